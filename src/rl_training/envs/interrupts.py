@@ -39,7 +39,7 @@ class CallTimeout(BaseException):
 class CallLimit:
     """Limits the duration of each `with` block while it is `watching`; raises CallTimeout in the block.
 
-    The signal SIGALRM does it, so it has no effect outside the main thread, and native code is not interrupted.
+    It uses SIGALRM, so it has no effect outside the main thread and does not interrupt native code.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -31,7 +31,7 @@ class EncodedPolicy(nn.Module):
 
 
 class DiscreteSACModel(nn.Module):
-    """Policy and twin critics, each with its own encoder; for images, hidden sizes of (512,) are those of DQN."""
+    """A policy with one encoder, and twin critics that share another; for images, (512,) is DQN's hidden layer."""
 
     takes_masks: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Trajectories of several episodes: they go on after a terminal row, as in OGBench, or after rows that were dropped."""
+"""Trajectories of several episodes, which continue after terminal rows, as in OGBench, or after dropped rows."""
 
 from __future__ import annotations
 

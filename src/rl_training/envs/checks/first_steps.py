@@ -56,8 +56,8 @@ def require_spaces(env: gym.Env[Any, Any]) -> None:
 def check_first_steps(env: gym.Env[Any, Any], warn: Warn) -> None:
     """Makes a user's environment check its first values: the first observation and `CHECKED_STEPS` steps.
 
-    Its methods are replaced for these calls only, so that later steps cost what they cost without the check. A value
-    that training cannot use raises EnvFault; others are warnings, each once in this process.
+    Its methods are replaced for these calls only, so that later steps are as fast as without the check. A value that
+    training cannot use raises EnvFault; other faults are warnings, each once in this process.
     """
     core = user_env(env)
     own = getattr(core, "__dict__", None)

@@ -19,7 +19,7 @@ FIXED, OTHER = "values", "hints"  # an error or a warning is raised if they diff
 
 
 def of_function(create: Any, options: Mapping[str, Any]) -> dict[str, dict[str, str]] | None:
-    """Returns hashes of the numbers and texts that a function and its options use, and of its code as a hint.
+    """Returns hashes of the numbers and strings that a function and its options use, and of its code as a hint.
 
     Lists, dicts and paths are hints as well: the function may change them, such as a counter of its calls.
     """

@@ -49,7 +49,7 @@ def _loads(library: str) -> bool:
 
 
 class Frame(NamedTuple):
-    """One image, compressed, and what has happened up to it."""
+    """One compressed image, with its step and the return so far."""
 
     data: bytes
     shape: tuple[int, ...]
