@@ -68,8 +68,12 @@ def _classes() -> Iterator[str]:
 
 def _documented(options: dict[str, FieldInfo]) -> str:
     """The docstring of a constructor, from which editors show a line for each argument."""
-    said = {**ARGUMENTS, **{name: str(field.description) for name, field in options.items()}}
-    lines = [line for name, words in said.items() for line in wrap(f"{name}: {words}", 104, subsequent_indent="    ")]
+    described = {**ARGUMENTS, **{name: str(field.description) for name, field in options.items()}}
+    lines = [
+        line
+        for name, description in described.items()
+        for line in wrap(f"{name}: {description}", 104, subsequent_indent="    ")
+    ]
     return _text("\n".join(["Creates an agent.", "", "Args:", *(f"    {line}" for line in lines), ""]), " " * 8)
 
 

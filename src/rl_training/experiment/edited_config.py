@@ -37,7 +37,7 @@ def accept_edits(directory: RunDirectory, config: TrainConfig, warn: Warn) -> se
 
 
 def compare_environment(runs: Sequence[Path], config: TrainConfig, warn: Warn, *, resumed: bool) -> None:
-    """Warns of other code of the environment; raises ConfigError if a run would go on in one of other numbers or texts.
+    """Warns if the environment's code has changed; raises ConfigError if the numbers or strings that it uses have.
 
     `resumed`: the run is continued explicitly, so that an environment given now may differ.
     """

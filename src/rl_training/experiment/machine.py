@@ -67,7 +67,7 @@ def _overlaps(config: TrainConfig, device: str) -> bool:
 
 
 def apply(choices: Choices) -> None:
-    """Sets PyTorch's threads, flushes denormal numbers to zero; on CUDA, TF32 products, deterministic convolutions."""
+    """Sets PyTorch's threads and flushes denormal numbers; on CUDA, also sets TF32 and deterministic convolutions."""
     torch.set_num_threads(choices.threads)
     keep_freed_memory()
     # Averages of zero gradients shrink to denormal numbers, with which many CPUs calculate a hundred times slower.

@@ -36,7 +36,7 @@ def check_algorithm(
     """Raises an AssertionError that names the check, if the algorithm fails one.
 
     The checks train tiny networks in `env_id` for a few seconds. `options` are options of the algorithm; `skip` leaves
-    out checks by their names in `CHECKS`. The check of populations is left out where seeds train as processes.
+    out checks by their names in `CHECKS`. The checks of populations are left out where seeds train as processes.
     """
     check_learner(learner)
     unknown = sorted({*skip} - CHECKS.keys())

@@ -66,7 +66,7 @@ class CellRun(Job):
         return None
 
     def warn_of_changed_sources(self) -> None:
-        """Warns of an environment that was edited since a finished cell was trained; a training warns itself."""
+        """Warns of an environment that was edited since a finished cell was trained; trainings warn themselves."""
         if self.state == "done":
             warn_of_changed_source(*map(read_record, self.runs()), warn=self.warnings.append, runs="the finished runs")
 

@@ -75,7 +75,7 @@ def check_learner(learner: Any, name: str = "") -> type[Learner]:
     needed = ("name", "lane", "config_type", "model_type", "action_kinds")
     missing = [member for member in needed if not hasattr(learner, member)]
     if missing:
-        raise TypeError(f"algo {name} needs the class attribute {missing[0]}; docs/extend.md lists all")
+        raise TypeError(f"algo {name} needs the class attribute {missing[0]}; docs/guide/new_algorithm.md lists all")
     if not (isinstance(learner.config_type, type) and issubclass(learner.config_type, AlgorithmConfig)):
         raise TypeError(f"algo {name}: config_type must be a subclass of AlgorithmConfig, got {learner.config_type!r}")
     if not hasattr(learner.model_type, "build"):

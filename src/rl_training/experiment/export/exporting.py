@@ -73,8 +73,8 @@ def _measured(agent: Agent, path: Path, count: int, data: Observed | None, toler
         differ = parity.observations - parity.equal_actions - parity.ties
         name = max(parity.errors, key=lambda name: parity.errors[name], default="actions")
         raise ParityError(
-            f"the exported policy differs from the agent: the largest relative error is {parity.worst:.2g} ({name}), "
-            f"allowed is {tolerance:g}, and {differ:,} of {parity.observations:,} actions differ. No file was written; "
+            f"the exported policy differs from the agent: the largest relative error is {parity.worst:.2g} ({name}; "
+            f"allowed: {tolerance:g}), and {differ:,} of {parity.observations:,} actions differ. No file was written; "
             "raise the tolerance if this is good enough",
             parity,
         )

@@ -26,7 +26,7 @@ class Parity(NamedTuple):
 
     The relative error of a value b that the file computes as a is |a - b| / max(|b|, scale), where the scale is the
     root mean square of that quantity over all observations; of Box actions it is half their range. The mean of a policy
-    is compared in the same unit: its scale is at least 1, so that a policy with actions near 0 is not held to more.
+    is compared in the same unit: its scale is at least 1, so that actions near 0 need no smaller errors.
     """
 
     observations: int

@@ -59,7 +59,7 @@ class _NoLock(JournalFileOpenLock):
 
 
 class Study:
-    """Suggestions for trial N depend on the seed, on N and on the trials before: not on when the study was stopped."""
+    """Suggestions for trial N depend on the seed, on N and on the earlier trials, but not on when the study stopped."""
 
     def __init__(self, directory: Path, space: SearchSpace, *, sampler: str = "tpe", seed: int = 0) -> None:
         self.space, self.sampler, self.seed = space, sampler, seed

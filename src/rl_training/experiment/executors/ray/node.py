@@ -1,7 +1,7 @@
 """Two small programs around Ray, each run as a process of its own: a local Ray, and a trial connection to a cluster.
 
-The local Ray ends with its standard input, so it outlives the process that started it in no case. In a session of its
-own it does not receive the signals of the terminal, which would end it before the works have saved.
+The local Ray ends when its standard input closes, so it never outlives the process that started it. It has its own
+session, because the signals of the terminal would otherwise end it before the works have saved.
 """
 
 import sys

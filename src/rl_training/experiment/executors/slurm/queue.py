@@ -35,7 +35,7 @@ class Listed(NamedTuple):
 
     @property
     def held_back(self) -> bool:
-        """Whether it waits for something else than its turn, such as a time limit above that of the partition."""
+        """Whether it waits for something other than its turn, such as a time limit above that of the partition."""
         return self.state == "PENDING" and self.reason not in ORDINARY
 
 
