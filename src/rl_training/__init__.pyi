@@ -1050,8 +1050,7 @@ class CrossQ(ManagedAlgorithm):
         """
 
 class DQN(ManagedAlgorithm):
-    """Deep Q-networks (Mnih et al., 2015, doi:10.1038/nature14236) and the parts shared with distributional
-    variants."""
+    """Deep Q-networks (Mnih et al., 2015, doi:10.1038/nature14236): Q-learning with a target network."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
-"""Deep Q-networks (Mnih et al., 2015, doi:10.1038/nature14236) and the parts shared with distributional variants.
+"""Deep Q-networks (Mnih et al., 2015, doi:10.1038/nature14236): Q-learning with a target network.
 
 Options: double (arXiv:1509.06461), dueling (1511.06581), noisy (1706.10295), prioritised replay (1511.05952).
+The distributional variants (C51, QR-DQN, IQN, FQF, Rainbow) are subclasses.
 """
 
 from typing import Any, NamedTuple

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 ESTIMATES = "estimate [95%] of each seed"
 Plan = Annotated[
-    Path | None, typer.Argument(metavar="PLAN.yaml", help="The options below as YAML keys; options override it.")
+    Path | None,
+    typer.Argument(
+        metavar="PLAN.yaml", help="A plan: the options below as YAML keys. Options on the command line override it."
+    ),
 ]
 Algos = Annotated[str | None, typer.Option(metavar="A,B", help="Algorithms with default options."), LIST]
 Configs = Annotated[
