@@ -183,8 +183,8 @@ def takes_masks(config: TrainConfig) -> bool:
 
 
 def new_callbacks(
-    config: TrainConfig, parts: Assembly, choices: Choices, *, user: Sequence[Callback],
-    writers: Sequence[Callable[[Row], None]], warn: Warn,
+    config: TrainConfig, parts: Assembly, *, user: Sequence[Callback], writers: Sequence[Callable[[Row], None]],
+    warn: Warn,
 ) -> list[Callback]:  # fmt: skip
     """Returns the callbacks in the order in which they are notified; saving comes after them."""
     total = config.duration
@@ -195,7 +195,7 @@ def new_callbacks(
     callbacks.append(LogWarnings(parts.learner.warnings, warn))
     moving, defaults = _schedules(config, parts.learner)
     callbacks += [Schedules(moving, defaults)] if moving else []
-    evaluation = _evaluation(config, parts, choices, writers, warn)
+    evaluation = _evaluation(config, parts, writers, warn)
     callbacks += [] if evaluation is None else [evaluation]
     for name in ("record_video_interval", "early_stopping"):
         if getattr(config, name) and evaluation is None:
@@ -220,7 +220,7 @@ def _require_names(callbacks: Sequence[Callback]) -> None:
 
 
 def _evaluation(
-    config: TrainConfig, parts: Assembly, choices: Choices, writers: Sequence[Callable[[Row], None]], warn: Warn
+    config: TrainConfig, parts: Assembly, writers: Sequence[Callable[[Row], None]], warn: Warn
 ) -> Evaluate | None:
     every, source = interval(config.eval_interval, config.duration, 10), config.environment()
     if source is None or not every:
@@ -233,7 +233,7 @@ def _evaluation(
     def score(watch: Callable[[], None], video: Video | None = None) -> dict[str, Any]:
         return evaluate(
             parts.learner, source, episodes=config.eval_episodes, seed=streams.derive(config.seed, "selection"),
-            deterministic=not config.eval_stochastic, device=choices.device,
+            deterministic=not config.eval_stochastic, device=parts.choices.device,
             max_steps=config.eval_max_steps, watch=watch, warn=warn, like=parts.spec, video=video,
             warned=warned,
         ).summary(config.env_id)  # fmt: skip

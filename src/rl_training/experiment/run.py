@@ -218,7 +218,7 @@ def _training_runs(
             warn(f"dataset: {note}")
     user = callbacks if len(configs) == 1 else ()
     runs = [
-        TrainingRun(directory, config, parts, parts.choices, checkpoint=start, user=user, warn=warn)
+        TrainingRun(directory, config, parts, checkpoint=start, user=user, warn=warn)
         for directory, config, parts, start in zip(directories, configs, members, starts, strict=True)
     ]
     for run in runs if len(runs) > 1 else ():

@@ -12,7 +12,7 @@ from rl_training.envs.same_spaces import changed_space
 from rl_training.experiment.assembly import Assembly, interval, new_callbacks
 from rl_training.experiment.config.callbacks import callbacks_of
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
-from rl_training.experiment.machine import Choices, differences, facts, versions
+from rl_training.experiment.machine import differences, facts, versions
 from rl_training.experiment.other_options import restore_elsewhere
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import FIRST_CHECKPOINT, STARTED_FROM, TRACKERS, RunDirectory
@@ -40,8 +40,8 @@ class TrainingRun:
     """
 
     def __init__(
-        self, directory: RunDirectory, config: TrainConfig, parts: Assembly, choices: Choices, *,
-        checkpoint: Checkpoint | None, user: Sequence[Callback] = (), warn: Warn,
+        self, directory: RunDirectory, config: TrainConfig, parts: Assembly, *, checkpoint: Checkpoint | None,
+        user: Sequence[Callback] = (), warn: Warn,
     ) -> None:  # fmt: skip
         self.directory, self.state, self.pool = directory, parts.state, parts.pool
         self.learner, self.warn = parts.learner, warn
@@ -52,9 +52,9 @@ class TrainingRun:
         self.trackers = new_trackers(config.log, partial(tracked, directory, config, self.start or 0), warn)
         writers = [self._log, *(tracker.write for tracker in self.trackers)]
         user = [*user, *callbacks_of(config)]
-        callbacks = new_callbacks(config, parts, choices, user=user, writers=writers, warn=warn)
+        callbacks = new_callbacks(config, parts, user=user, writers=writers, warn=warn)
         self.log = next(callback for callback in callbacks if isinstance(callback, LogMetrics))
-        segments, info = replay_segments(self.state), checkpoint_info(config, parts, choices)
+        segments, info = replay_segments(self.state), checkpoint_info(config, parts)
         if checkpoint is not None:
             if checkpoint.info.get("dataset") != info["dataset"]:
                 raise ConfigError(OTHER_DATA if own is None else CHANGED_DATA)
@@ -76,7 +76,7 @@ class TrainingRun:
             if config.record_video_interval:
                 evaluation.video = TrainingVideos(directory.path / "videos", config.record_video_interval, warn).next
         self.callbacks = [*callbacks, self.saving]
-        self.record = {**run_record(config, parts, choices), "total_timesteps": self.state.total_timesteps}
+        self.record = {**run_record(config, parts), "total_timesteps": self.state.total_timesteps}
         if checkpoint is not None and own is None:
             self.record[STARTED_FROM] = {"checkpoint": str(checkpoint.path.resolve()), "step": checkpoint.step}
 
@@ -196,18 +196,19 @@ def tracked(directory: RunDirectory, config: TrainConfig, start: int, tracker: s
     )  # fmt: skip
 
 
-def checkpoint_info(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:
+def checkpoint_info(config: TrainConfig, parts: Assembly) -> dict[str, Any]:
     """Returns the metadata of a checkpoint, enough to load the agent from the checkpoint alone."""
     return {
         "config": config.model_dump(mode="json"), "spec": parts.spec.to_json(), "versions": versions(),
-        **choices._asdict(), "tf32": choices.device.startswith("cuda"), "dataset": parts.fingerprint,
+        **parts.choices._asdict(), "tf32": parts.choices.device.startswith("cuda"), "dataset": parts.fingerprint,
     }  # fmt: skip
 
 
-def run_record(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:
+def run_record(config: TrainConfig, parts: Assembly) -> dict[str, Any]:
     """Returns the contents of run.json at the start of a run."""
     resume = "exact" if parts.pool is None else parts.pool.resume_kind
-    named = {"seed": config.seed, "choices": choices._asdict(), "dataset": parts.fingerprint, "resume": resume}
+    choices = parts.choices._asdict()
+    named = {"seed": config.seed, "choices": choices, "dataset": parts.fingerprint, "resume": resume}
     named |= {"compile": parts.compilation} if parts.compilation else {}
     if config.env_id is None:
         return {**facts(), **named, "env_source": None, "environment": None}
