@@ -50,7 +50,7 @@ class ManagedAlgorithm:
         self.config = self._configured(config, env, wrappers, options)
         self.result: TrainResult | None = None
         self._agent: Agent | None = None
-        self._trust: tuple[str, ...] | None = None  # of a config that was loaded from a file
+        self._trust: tuple[str, ...] | None = None  # trusted modules of a loaded config; None: the user's own config
         self._new_run = False  # whether training after `load` starts a new run, even if it could continue one
         self._asked = 0  # steps that the calls of `learn` have asked for, all together
 
@@ -151,7 +151,7 @@ class ManagedAlgorithm:
     ) -> dict[str, Any]:  # fmt: skip
         """Plays whole episodes from fixed seeds and returns their statistics.
 
-        `deterministic` selects the most likely or sampled actions. None: as the config has it. `env` replaces the
+        `deterministic=False` samples the actions; None follows the option `eval_stochastic`. `env` replaces the
         environment of the run, as in `load`. `video` is an .mp4 or .gif file to write, with the first three episodes.
         """
         _refuse("evaluate", others)
@@ -162,9 +162,11 @@ class ManagedAlgorithm:
     def predict(
         self, obs: Any, deterministic: bool = True, memory: Memory | None = None, **others: NoReturn
     ) -> np.ndarray[Any, Any]:
-        """Returns actions in the environment's units, for one observation or for a batch of them.
+        """Returns actions for one observation or a batch of them, both in the environment's own form.
 
-        Recurrent policies need a `memory`; see `Agent.predict`.
+        An agent that was trained on a table also takes dicts and DataFrames with its columns, and returns the names of
+        actions. A recurrent policy reads and updates `memory`; without it, every observation is treated as the first
+        of an episode. Call `memory.forget` when an episode ends.
         """
         _refuse("predict", others)
         return self.agent.predict(obs, deterministic=deterministic, memory=memory)
