@@ -43,6 +43,7 @@ class ExperimentManager:
     def train(
         self, *, callbacks: Callback | Sequence[Callback] = (), fresh: bool = False, quiet: bool = True
     ) -> TrainResult:
+        """Trains, or continues the run in `run_dir`; `fresh` deletes that run and starts over."""
         return run_training(self.config, callbacks=callbacks, fresh=fresh, quiet=quiet)
 
     @kept_torch_settings()

@@ -18,6 +18,8 @@ UNFINISHED = ("stopped", "failed")  # the status of runs that the same command c
 
 @dataclass(frozen=True)
 class TrainResult:
+    """The result of a training run. All but `signal` and `trained` is stored in result.json."""
+
     run_dir: Path
     checkpoint_path: Path | None
     metrics: dict[str, float | None]

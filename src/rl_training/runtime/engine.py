@@ -30,20 +30,31 @@ class Callback:
     only_when_due: ClassVar[bool] = False  # `on_step_end` acts only if a callback of the run is due or the run ends
     interval: int = 0
 
-    def on_train_start(self, state: TrainerState) -> None: ...
-    def on_collect_end(self, state: TrainerState, result: CollectResult) -> None: ...
-    def on_update_end(self, state: TrainerState, result: UpdateResult) -> None: ...
-    def on_step_end(self, state: TrainerState) -> None: ...
-    def on_train_end(self, state: TrainerState) -> None: ...
+    def on_train_start(self, state: TrainerState) -> None:
+        """Called once when training starts or resumes, before any step."""
+
+    def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
+        """Called after environment steps; `result.episodes` holds the episodes that ended."""
+
+    def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
+        """Called after gradient steps; `result.metrics` are tensors on the device."""
+
+    def on_step_end(self, state: TrainerState) -> None:
+        """Called once per iteration of the training loop, after its environment steps and updates."""
+
+    def on_train_end(self, state: TrainerState) -> None:
+        """Called once, at the end or after a stop."""
 
     def next_due(self, state: TrainerState) -> int | None:
         """Returns the next step at which `on_step_end` must be called, or None."""
         return (state.global_step // self.interval + 1) * self.interval if self.interval else None
 
     def state_dict(self) -> dict[str, Any]:
+        """Returns what checkpoints store of a named callback."""
         return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
 
 
 def train(state: TrainerState, callbacks: Sequence[Callback] = ()) -> TrainerState:

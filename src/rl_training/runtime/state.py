@@ -89,6 +89,8 @@ def finite_actions(actions: Tensor) -> Tensor:
 
 @dataclass
 class TrainerState:
+    """The state of a training run, which every callback receives."""
+
     updater: Updater
     lane: Lane
     total_timesteps: int

@@ -78,6 +78,7 @@ class Updater:
         self.streams = [torch.cuda.Stream(self.device) for _ in self.parts[1:]]
 
     def update(self, batch: Batch) -> UpdateResult:
+        """Updates once with the given batch."""
         result = self.step(batch, self.learner.phases(self.updates))
         self.updates += 1
         return result

@@ -63,6 +63,7 @@ class ReplayBuffer(SeededSampler):
         return {"replay": self}
 
     def add(self, rows: Batch) -> None:
+        """Adds transitions, [rows, ...] or in a population [members, rows, ...]."""
         count = self._checked_count(rows)
         _write(rows, self.columns, self.added % self.capacity, axis=0 if self.members is None else 1)
         if self.priorities is not None:

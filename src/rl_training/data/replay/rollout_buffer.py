@@ -25,6 +25,7 @@ class RolloutBuffer(SeededSampler):
         self.clear()
 
     def clear(self) -> None:
+        """Drops all steps."""
         self._steps: list[Batch] = []
         self._length = self.position = 0
 
@@ -32,9 +33,11 @@ class RolloutBuffer(SeededSampler):
         return len(self._steps)
 
     def append(self, row: Batch) -> None:
+        """Adds one step of every environment."""
         self._steps.append(row)
 
     def stack(self) -> Batch:
+        """Returns the columns of all steps, [steps, ...]."""
         if not self._steps:
             raise ValueError("the rollout has no steps; call append first")
         return {name: torch.stack([step[name] for step in self._steps]) for name in self._steps[0]}

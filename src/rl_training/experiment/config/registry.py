@@ -49,6 +49,7 @@ def list_algorithm_specs() -> list[AlgorithmSpec]:
 
 
 def get_algorithm_spec(name: str) -> AlgorithmSpec:
+    """The algorithm of that name in the catalogue or an installed package, or of `module:Class`."""
     learner = CATALOGUE[name] if name in CATALOGUE else check_learner(_outside(name), name)
     documented = learner.__doc__ if name not in CATALOGUE and "__doc__" in vars(learner) else None
     summary = (documented or sys.modules[learner.__module__].__doc__ or "").strip().partition("\n")[0]
