@@ -77,6 +77,17 @@ def test_numbers_that_pandas_stores_as_nullable_are_numbers():
         TransitionDataset.from_dataframe(frame)
 
 
+@pytest.mark.parametrize("actions", [[True, False, True], [1, 0, 1], [np.int8(1), np.int8(0), np.int8(1)]])
+def test_objects_that_are_all_integers_or_booleans_are_choices(actions):
+    """As `dropna` leaves them where pandas has read a column with a missing value."""
+    frame = pd.DataFrame({"obs": [1.0, 2.0, 3.0, 4.0], "action": pd.Series([None, *actions], dtype=object),
+                          "reward": [0.0, 1.0, 2.0, 3.0], "terminated": [False, False, True, True]})  # fmt: skip
+    whole = TransitionDataset.from_dataframe(frame.dropna(), truncated="terminated")
+    assert (whole.spec.action_kind, whole.columns["actions"].tolist()) == ("discrete", [1, 0, 1])
+    with_gap = TransitionDataset.from_dataframe(frame, truncated="terminated", allow=["nan"])
+    assert with_gap.columns["actions"].tolist() == [1, 0, 1]
+
+
 def test_the_package_imports_neither_pandas_nor_polars():
     code = "import sys; from rl_training import TransitionDataset; print({'pandas', 'polars'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"

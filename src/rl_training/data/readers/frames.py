@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -47,6 +48,8 @@ def _cells(series: Any) -> Array:
     values = values.astype(object)
     missing = np.asarray(series.isna() if hasattr(series, "isna") else series.is_null(), bool)
     present = values[~missing]
+    if len(present) == len(values) and (whole := _integers(present)) is not None:
+        return whole
     if (
         len(present)
         and not _are_booleans(present)
@@ -57,6 +60,16 @@ def _cells(series: Any) -> Array:
         return numbers
     values[missing] = None
     return values
+
+
+def _integers(values: Array) -> Array | None:
+    """Objects that are all integers or all booleans, as their NumPy type; None for others."""
+    if _are_booleans(values):
+        return values.astype(bool)
+    if all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in values):
+        with suppress(OverflowError):
+            return values.astype(np.int64)
+    return None
 
 
 def _are_booleans(values: Iterable[object]) -> bool:
