@@ -9,6 +9,8 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TypeAlias
 
+import numpy as np
+
 from rl_training.data.readers.cells import sorted_words
 from rl_training.data.readers.csv import csv_table
 from rl_training.data.readers.dates import DAY, MONTH, UnclearDates
@@ -18,7 +20,7 @@ from rl_training.data.readers.joining import join_files, order_in_file, require_
 from rl_training.data.readers.minari import datasets_root, local_ids, minari_directory, read_minari
 from rl_training.data.readers.names import Names, as_patterns
 from rl_training.data.readers.npz import read_npz
-from rl_training.data.readers.options import TableOptions
+from rl_training.data.readers.options import Numbers, TableOptions
 from rl_training.data.readers.parquet import parquet_table
 from rl_training.data.readers.rewards import with_rewards
 from rl_training.data.readers.rows import StoredColumns
@@ -50,8 +52,9 @@ def read_columns(
     if len({part.labels.final_rows for part in tables}) > 1:
         # Other files have an action in their terminal rows, so those of the first kind are incomplete.
         parts, options = _read_all(paths, patterns, replace(options, final_rows=False))
-    if len({str(part.labels.categories) + str(part.labels.action_start) for part in parts}) > 1:
-        shared = _shared(parts, options)  # the files hold different categories, so they are read again with all
+    numbers = _joint_numbers(parts)
+    if len({str(part.labels.categories) + str(part.labels.action_start) for part in parts}) > 1 or numbers:
+        shared = _shared(parts, options, numbers)  # the files hold different choices, so they are read again with all
         parts = [_read(path, patterns, shared) for path in paths]
     require_same_order([order_in_file(part) for part in parts], paths)
     return with_rewards(from_first_time(join_files(parts, paths)), patterns)
@@ -83,8 +86,22 @@ def shown(source: Source) -> str:
     return f"{source[0]} and {len(source) - 1} more" if len(source) > 1 else str(source[0])
 
 
-def _shared(parts: Sequence[StoredColumns], options: TableOptions) -> TableOptions:
-    """Options with the categories of all files; actions start at 0 unless all files agree in another number."""
+def _joint_numbers(parts: Sequence[StoredColumns]) -> Numbers | None:
+    """The numbers of the choices in all files, if a file alone would begin with another one; else None."""
+    found = [part.labels.action_numbers for part in parts]
+    numbers = [each for each in found if each is not None]
+    if len(numbers) < len(found) or len({len(each.low) for each in numbers}) > 1:
+        return None
+    low, high = np.fmin.reduce([each.low for each in numbers]), np.fmax.reduce([each.high for each in numbers])
+    joint = Numbers(tuple(low.tolist()), tuple(high.tolist()))
+    return joint if any((each.from_1 != joint.from_1).any() for each in numbers) else None
+
+
+def _shared(parts: Sequence[StoredColumns], options: TableOptions, numbers: Numbers | None) -> TableOptions:
+    """Options with the categories and the numbers of the actions of all files.
+
+    Actions that are choices in some files only start at 0, unless all files agree in another number.
+    """
     found: dict[str, set[str]] = {}
     for part in parts:
         for name, values in part.labels.categories.items():
@@ -93,7 +110,10 @@ def _shared(parts: Sequence[StoredColumns], options: TableOptions) -> TableOptio
     given = {name: values for name, values in options.categories.items() if values}
     starts = {part.labels.action_start for part in parts}
     start = options.action_start if len(starts) == 1 else 0
-    return replace(options, categories={**options.categories, **known, **given}, action_start=start)
+    categories = {**options.categories, **known, **given}
+    if numbers is not None:
+        return replace(options, categories=categories, action_numbers=numbers)
+    return replace(options, categories=categories, action_start=start)
 
 
 def _paths(source: str | Path) -> list[Path]:

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from rl_training.types import EnvSpec
+import numpy as np
+
+from rl_training.types import Array, EnvSpec
 
 
 class Dialect(NamedTuple):
@@ -19,6 +21,18 @@ class Dialect(NamedTuple):
         name = next(name for name, dialect in DIALECTS.items() if dialect == self)
         marks = "commas" if self.decimal == "," else "points"
         return f"cells are separated by {WORDS[self.delimiter]}s and decimals by {marks} (--csv-dialect {name})"
+
+
+class Numbers(NamedTuple):
+    """The lowest and the highest integer of each column of choices."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def from_1(self) -> Array:
+        """Flags of the columns that begin with 1."""
+        return (np.array(self.low) == 1) & (np.array(self.high) > 1)
 
 
 WORDS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
@@ -41,6 +55,7 @@ class TableOptions:
     text_times: TextTimes = True  # recognise text that holds timestamps
     date_order: str = ""  # day or month first, where the dates of one file do not show it
     action_start: int | None = None  # the first Discrete action; None: 1 if the actions are integers from 1
+    action_numbers: Numbers | None = None  # of all files, to find the first action; None: those of the file
     final_rows: bool = True  # a terminal row without an action is the last observation of its episode
     one_use: bool = True  # refuse columns that are observations or rewards and have another use
     keep_durations: bool = False  # add the time to the next row, before rows are left out

@@ -18,6 +18,7 @@ from rl_training.data.datasets.validation import (
     require_flags,
 )
 from rl_training.data.readers.names import ACTIONS
+from rl_training.data.readers.options import Numbers
 from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays, EnvSpec
 
@@ -61,6 +62,7 @@ class Labels(NamedTuple):
     names: Mapping[str, tuple[str, ...]] = {}  # of the entries of a column, such as obs
     categories: Mapping[str, tuple[str, ...]] = {}  # values by column of the file, "actions" for the actions
     action_start: int | tuple[int, ...] = 0  # number of action 0 in the file, or of that of each choice
+    action_numbers: Numbers | None = None  # of the file, if they may begin with 1
     integer_actions: bool = False  # integers of which some are missing, and which are therefore floats
     time: str = ""  # column that orders the rows
     times: tuple[str, ...] = ()  # columns of timestamps

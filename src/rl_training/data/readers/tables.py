@@ -11,7 +11,7 @@ from rl_training.data.readers import cells
 from rl_training.data.readers.episodes import join_episodes, marked_ends, numbered, single_ids
 from rl_training.data.readers.final_rows import end_before_final_rows
 from rl_training.data.readers.names import ACTIONS
-from rl_training.data.readers.options import TableOptions
+from rl_training.data.readers.options import Numbers, TableOptions
 from rl_training.data.readers.plan import FLAGS, OBS, Plan, Table, make_plan, other_times, unread_names, unread_times
 from rl_training.data.readers.rows import (
     Labels,
@@ -53,11 +53,12 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
         ended, lost = end_before_final_rows(columns, names)
         dropped, warnings = (*dropped, *ended), (*warnings, *lost)
     _require_no_numbers(plan, columns["actions"])
-    start = _count_from_0(columns, plan, options)
+    numbers = _numbers_of_choices(columns["actions"], plan, options)
+    start = _count_from_0(columns, plan, options, numbers)
     notes = (*table.notes, *dropped, *_reading(plan, start))
     key = found.key if found else ""
     labels = Labels(
-        _labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]),
+        _labels(plan), plan.values, start, numbers, _integers_with_gaps(columns["actions"]),
         time=key, times=stamps, date_order=plan.table.orders.get(time, ""), notes=notes, warnings=warnings,
         episodes=episodes, text_ids=frozenset(name for name in options.ids if kinds.get(name) == "text"),
         final_rows=bool(ended), incomplete=(*incomplete, *plan.empty),
@@ -131,23 +132,31 @@ def _numbers(plan: Plan, column: str, part: Array, start: int) -> Array:
     return cells.to_numbers(words, plan.where(column), start)  # names the first cell that is not a number
 
 
-def _count_from_0(columns: Arrays, plan: Plan, options: TableOptions) -> int | tuple[int, ...]:
+def _numbers_of_choices(actions: Array, plan: Plan, options: TableOptions) -> Numbers | None:
+    """The numbers of choices that may begin with 1; None if the first one is known, or the actions are no choices."""
+    is_list = actions.ndim > 1 and len(plan.chosen["actions"]) == 1  # numbered from 0, as arrays are
+    is_known = "actions" in plan.values or plan.table.spec is not None or options.action_start is not None
+    if is_known or is_list or not _are_choices(actions):
+        return None
+    flat = actions.reshape(len(actions), -1)
+    return Numbers(tuple(np.nanmin(flat, 0).tolist()), tuple(np.nanmax(flat, 0).tolist()))
+
+
+def _count_from_0(columns: Arrays, plan: Plan, options: TableOptions, numbers: Numbers | None) -> int | tuple[int, ...]:
     """Renumbers choices from 0 and returns the number of the first one, for each of several columns."""
-    actions = columns["actions"]
     if "actions" in plan.values:
         for name in columns.keys() & set(ACTIONS):
             columns[name] = columns[name] + (options.action_start or 0)
         return 0
-    is_list = actions.ndim > 1 and len(plan.chosen["actions"]) == 1  # numbered from 0, as arrays are
-    if plan.table.spec is not None or options.action_start is not None or is_list or not _are_choices(actions):
+    if numbers is None:
         return 0
-    from_1 = (np.nanmin(actions, 0) == 1) & (np.nanmax(actions, 0) > 1)
-    if actions.ndim > 1:
-        from_1 &= [column not in plan.categories for column in plan.chosen["actions"]]
-    starts = from_1.astype(np.int64)
+    starts = (options.action_numbers or numbers).from_1.astype(np.int64)
+    is_single = columns["actions"].ndim == 1
+    if not is_single:
+        starts *= [column not in plan.categories for column in plan.chosen["actions"]]
     for name in columns.keys() & set(ACTIONS) if starts.any() else ():
-        columns[name] = columns[name] - starts
-    return int(starts) if actions.ndim == 1 else tuple(starts.tolist())
+        columns[name] = columns[name] - (starts[0] if is_single else starts)
+    return int(starts[0]) if is_single else tuple(starts.tolist())
 
 
 def _are_choices(actions: Array) -> bool:

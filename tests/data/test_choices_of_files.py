@@ -1,0 +1,51 @@
+"""Choices in several files, such as one a day: the first action is that of all files together."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rl_training.data import TransitionDataset, load_transition_dataset
+
+
+def write(path: Path, dose: list[int]) -> Path:
+    rows = {"temperature": [0.5, 1.5, 2.5, 3.5, 4.5, 5.5], "next_obs": [1.5, 2.5, 3.5, 4.5, 5.5, 6.5], "dose": dose,
+            "fan": [0, 1, 1, 0, 0, 1], "reward": [1.0] * 6, "done": [0, 0, 1, 0, 0, 1]}  # fmt: skip
+    pd.DataFrame(rows).to_csv(path, index=False)
+    return path
+
+
+def load(paths: list[Path], actions: str) -> TransitionDataset:
+    return load_transition_dataset(paths, columns={"obs": "temperature", "actions": actions})
+
+
+@pytest.mark.parametrize("few", [[1] * 6, [3, 2] * 3])
+def test_actions_begin_with_1_if_those_of_all_files_together_do(tmp_path, few):
+    paths = [write(tmp_path / "a.csv", [1, 4, 3, 2, 1, 4]), write(tmp_path / "b.csv", few)]
+    for order in (paths, paths[::-1]):
+        single = load(order, "dose")
+        assert (single.spec.action_dim, single.spec.action_start) == (4, 1)
+        assert {*single.columns["actions"].tolist()} == {0, 1, 2, 3}
+        several = load(order, "dose,fan")
+        assert (several.spec.action_sizes, several.spec.action_starts) == ((4, 2), (1, 0))
+        assert several.columns["actions"][:, 0].tolist() == single.columns["actions"].tolist()
+
+
+def test_no_file_alone_must_begin_with_1(tmp_path):
+    paths = [write(tmp_path / "a.csv", [1] * 6), write(tmp_path / "b.csv", [2] * 6)]
+    dataset = load(paths, "dose")
+    assert (dataset.spec.action_dim, dataset.spec.action_start) == (2, 1)
+
+
+def test_an_action_0_in_one_file_is_an_action_of_all(tmp_path):
+    paths = [write(tmp_path / "a.csv", [1, 4, 3, 2, 1, 4]), write(tmp_path / "b.csv", [0, 1] * 3)]
+    dataset = load(paths, "dose")
+    assert (dataset.spec.action_dim, dataset.spec.action_start) == (5, 0)
+
+
+def test_a_run_from_before_keeps_its_first_action(tmp_path):
+    paths = [write(tmp_path / "a.csv", [1, 4, 3, 2, 1, 4]), write(tmp_path / "b.csv", [1] * 6)]
+    columns = {"obs": "temperature", "actions": "dose"}
+    earlier = load_transition_dataset(paths, columns=columns, choices=False)
+    again = load_transition_dataset(paths, columns=columns, like=earlier.spec)
+    assert (earlier.spec.action_dim, earlier.fingerprint()) == (5, again.fingerprint())
