@@ -1,14 +1,16 @@
 """Choices in several files, such as one a day: the first action is that of all files together."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.types import EnvSpec
 
 
-def write(path: Path, dose: list[int]) -> Path:
+def write(path: Path, dose: Sequence[int | None]) -> Path:
     rows = {"temperature": [0.5, 1.5, 2.5, 3.5, 4.5, 5.5], "next_obs": [1.5, 2.5, 3.5, 4.5, 5.5, 6.5], "dose": dose,
             "fan": [0, 1, 1, 0, 0, 1], "reward": [1.0] * 6, "done": [0, 0, 1, 0, 0, 1]}  # fmt: skip
     pd.DataFrame(rows).to_csv(path, index=False)
@@ -49,3 +51,17 @@ def test_a_run_from_before_keeps_its_first_action(tmp_path):
     earlier = load_transition_dataset(paths, columns=columns, choices=False)
     again = load_transition_dataset(paths, columns=columns, like=earlier.spec)
     assert (earlier.spec.action_dim, earlier.fingerprint()) == (5, again.fingerprint())
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_file_without_any_action_changes_no_choice(tmp_path, first):
+    dose = [first, first + 1] * 3
+    paths = [write(tmp_path / "a.csv", dose), write(tmp_path / "b.csv", [None] * 6)]
+    columns = {"obs": "temperature", "actions": "dose"}
+    for order in (paths, paths[::-1]):
+        dataset = load_transition_dataset(order, columns=columns, allow=["nan"])
+        assert (dataset.spec.action_kind, dataset.spec.action_start) == ("discrete", first)
+        assert dataset.columns["actions"].tolist() == [0, 1] * 3
+        box = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-9.0,), action_high=(9.0,))
+        earlier = load_transition_dataset(order, columns=columns, allow=["nan"], like=box)
+        assert earlier.spec.action_kind == "box"  # in runs that read it so

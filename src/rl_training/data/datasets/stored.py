@@ -65,10 +65,12 @@ def repaired(stored: StoredColumns, allow: Collection[str]) -> Repaired:
 
 
 def as_known(stored: StoredColumns, known: EnvSpec | None, action_range: Bounds | None) -> StoredColumns:
-    """Reads integers in several columns, or in a Box with a range, as numbers if they are known to be Box actions."""
+    """Reads integers with gaps, in several columns, or in a Box with a range, as numbers if they are known as such."""
     if action_range is not None and stored.spec is not None:
         stored = replace(stored, spec=_as_box(stored.spec))
-    return stored if known is None or known.action_kind != "box" else as_numbers(stored)
+    if known is None or known.action_kind != "box":
+        return stored
+    return as_numbers(replace(stored, labels=stored.labels._replace(integer_actions=False)))
 
 
 def _as_box(spec: EnvSpec) -> EnvSpec:

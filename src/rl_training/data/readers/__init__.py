@@ -16,7 +16,7 @@ from rl_training.data.readers.csv import csv_table
 from rl_training.data.readers.dates import DAY, MONTH, UnclearDates
 from rl_training.data.readers.endings import ending_of
 from rl_training.data.readers.hdf5 import read_hdf5
-from rl_training.data.readers.joining import join_files, order_in_file, require_same_order
+from rl_training.data.readers.joining import has_actions, join_files, order_in_file, require_same_order
 from rl_training.data.readers.minari import datasets_root, local_ids, minari_directory, read_minari
 from rl_training.data.readers.names import Names, as_patterns
 from rl_training.data.readers.npz import read_npz
@@ -88,13 +88,15 @@ def shown(source: Source) -> str:
 
 def _joint_numbers(parts: Sequence[StoredColumns]) -> Numbers | None:
     """The numbers of the choices in all files, if a file alone would begin with another one; else None."""
-    found = [part.labels.action_numbers for part in parts]
+    found = [part.labels.action_numbers for part in parts if has_actions(part)]
     numbers = [each for each in found if each is not None]
-    if len(numbers) < len(found) or len({len(each.low) for each in numbers}) > 1:
+    if not numbers or len(numbers) < len(found) or len({len(each.low) for each in numbers}) > 1:
         return None
     low, high = np.fmin.reduce([each.low for each in numbers]), np.fmax.reduce([each.high for each in numbers])
     joint = Numbers(tuple(low.tolist()), tuple(high.tolist()))
-    return joint if any((each.from_1 != joint.from_1).any() for each in numbers) else None
+    alone = [np.any(joint.from_1 if own is None else joint.from_1 != own.from_1)
+             for own in (part.labels.action_numbers for part in parts)]  # fmt: skip
+    return joint if any(alone) else None
 
 
 def _shared(parts: Sequence[StoredColumns], options: TableOptions, numbers: Numbers | None) -> TableOptions:

@@ -95,8 +95,14 @@ def _incomplete(parts: Sequence[StoredColumns]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for part in parts for name in part.labels.incomplete))
 
 
+def has_actions(part: StoredColumns) -> bool:
+    actions = part.columns["actions"]
+    return actions.dtype.kind != "f" or not bool(np.isnan(actions).all())
+
+
 def _joined_labels(parts: Sequence[StoredColumns], notes: Sequence[str]) -> Labels:
-    flagged = [part.labels.integer_actions or part.columns["actions"].dtype.kind in "iu" for part in parts]
+    with_actions = [part for part in parts if has_actions(part)] or parts
+    flagged = [part.labels.integer_actions or part.columns["actions"].dtype.kind in "iu" for part in with_actions]
     warnings = dict.fromkeys(each for part in parts for each in part.labels.warnings)
     return parts[0].labels._replace(
         integer_actions=all(flagged),

@@ -53,7 +53,7 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
         ended, lost = end_before_final_rows(columns, names)
         dropped, warnings = (*dropped, *ended), (*warnings, *lost)
     _require_no_numbers(plan, columns["actions"])
-    numbers = _numbers_of_choices(columns["actions"], plan, options)
+    numbers = options.action_numbers or _numbers_of_choices(columns["actions"], plan, options)
     start = _count_from_0(columns, plan, options, numbers)
     notes = (*table.notes, *dropped, *_reading(plan, start))
     key = found.key if found else ""
@@ -150,7 +150,7 @@ def _count_from_0(columns: Arrays, plan: Plan, options: TableOptions, numbers: N
         return 0
     if numbers is None:
         return 0
-    starts = (options.action_numbers or numbers).from_1.astype(np.int64)
+    starts = numbers.from_1.astype(np.int64)
     is_single = columns["actions"].ndim == 1
     if not is_single:
         starts *= [column not in plan.categories for column in plan.chosen["actions"]]
