@@ -65,3 +65,11 @@ def test_a_file_without_any_action_changes_no_choice(tmp_path, first):
         box = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-9.0,), action_high=(9.0,))
         earlier = load_transition_dataset(order, columns=columns, allow=["nan"], like=box)
         assert earlier.spec.action_kind == "box"  # in runs that read it so
+
+
+def test_a_column_of_choices_without_values_begins_where_other_files_say(tmp_path, recwarn):
+    paths = [write(tmp_path / "a.csv", [1, 2] * 3), write(tmp_path / "b.csv", [None] * 6)]
+    for order in (paths, paths[::-1]):
+        dataset = load_transition_dataset(order, columns={"obs": "temperature", "actions": "dose,fan"}, allow=["nan"])
+        assert (dataset.spec.action_sizes, dataset.spec.action_starts) == ((2, 2), (1, 0))
+    assert not recwarn.list

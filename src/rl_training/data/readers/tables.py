@@ -139,7 +139,7 @@ def _numbers_of_choices(actions: Array, plan: Plan, options: TableOptions) -> Nu
     if is_known or is_list or not _are_choices(actions):
         return None
     flat = actions.reshape(len(actions), -1)
-    return Numbers(tuple(np.nanmin(flat, 0).tolist()), tuple(np.nanmax(flat, 0).tolist()))
+    return Numbers(*(tuple(each.reduce(flat).tolist()) for each in (np.fmin, np.fmax)))  # both pass over NaN
 
 
 def _count_from_0(columns: Arrays, plan: Plan, options: TableOptions, numbers: Numbers | None) -> int | tuple[int, ...]:
