@@ -81,11 +81,12 @@ def stop_at_calls(patch: pytest.MonkeyPatch, *calls: int) -> None:
     patch.setattr(ActingLane, "act", acting)
 
 
-@pytest.mark.parametrize(("algo", "options"), [("ppo", PPO), ("dqn", DQN)])
+@pytest.mark.parametrize("schedules", [{}, {"learning_rate": {"kind": "linear"}}])
+@pytest.mark.parametrize(("algo", "options"), [("ppo", PPO), ("dqn", DQN), ("dqn", {**DQN, "exploration_fraction": 1})])
 def test_a_stop_in_a_rollout_saves_it_and_the_resume_continues_it_exactly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algo: str, options: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algo: str, options: Any, schedules: Any
 ):
-    given: Any = {"algo": algo, "algo_kwargs": options}
+    given: Any = {"algo": algo, "algo_kwargs": options, "schedules": schedules}
     run(tmp_path / "calm", **given)
     stop_at_calls(monkeypatch, 40, 50, 70)
     for step in (41, 51, 71):

@@ -116,7 +116,9 @@ class TrainerState:
 
     @property
     def progress(self) -> float:
-        return min(self.global_step / self.total_timesteps, 1.0)
+        """Share of the training, up to the start of a collect that is not complete."""
+        step = self.previous_step if self.cut else self.global_step
+        return min(step / self.total_timesteps, 1.0)
 
     @property
     def over(self) -> bool:
