@@ -115,6 +115,10 @@ def test_every_target_follows_the_discounts_of_the_rows(algo, discrete, tmp_path
             {"dataset_columns": {"discounts": "clock"}, "online_steps": 5, "env_id": "Pendulum-v1"},
             r"dataset_columns\.discounts is for training on a dataset alone, because online",
         ),
+        (
+            {"algo": "mopo", "dataset_columns": {"discounts": "clock"}},
+            r"dataset_columns\.discounts has no effect with mopo, because model transitions have no such column",
+        ),
         ({"algo": "cal_ql", "cql_alpha_online": 0.5}, "cql_alpha_online is for the online phase; add online_steps"),
         ({"algo": "cql", "cql_alpha_online": 0.5}, "cql_alpha_online is for the online phase; add online_steps"),
     ],

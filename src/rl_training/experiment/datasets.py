@@ -20,6 +20,7 @@ from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig
 from rl_training.experiment.lanes import lane_of
 from rl_training.messages import Warn
+from rl_training.runtime.lanes import ModelBasedLane
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import EnvSpec
@@ -123,11 +124,13 @@ def _check_targets(config: TrainConfig) -> None:
 
 def check_phases(config: TrainConfig) -> None:
     """Refuses options of a phase that the run does not have."""
-    if config.online_steps and config.dataset_columns.get("discounts"):
-        raise ConfigError(
-            "dataset_columns.discounts is for training on a dataset alone, because online transitions have no such "
-            "column; set online_steps to 0 or leave it out"
-        )
+    if config.dataset_columns.get("discounts"):
+        name, no_column = "dataset_columns.discounts", "transitions have no such column"
+        if config.online_steps:
+            only = f"{name} is for training on a dataset alone"
+            raise ConfigError(f"{only}, because online {no_column}; set online_steps to 0 or leave it out")
+        if issubclass(lane_of(config), ModelBasedLane):
+            raise ConfigError(f"{name} has no effect with {config.algo}, because model {no_column}; leave it out")
     if not config.online_steps and config.algo_kwargs.get("cql_alpha_online") is not None:
         raise ConfigError("cql_alpha_online is for the online phase; add online_steps or leave it out")
 
