@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from rl_training.reporting.comparison import compare
+from rl_training.experiment.bench.plan import read_plan
+from rl_training.reporting.comparison import compare, learning_curves
 from rl_training.reporting.report.gathering import gather
+from rl_training.reporting.report.scores import scored_tasks
 
 
 def set_steps(run, steps, **changes):
@@ -88,3 +90,40 @@ def test_a_report_counts_stopped_runs_that_a_bench_has_scored(tmp_path, write_ru
     (group,) = gather([str(tmp_path)]).groups
     assert [member.score for member in group.counted] == compare(tmp_path).tasks[0].entries[0].scores == [4.0, 5.0]
     assert not group.is_preliminary
+
+
+def write_cells(folder, datasets, data=None):
+    """A bench of bc on datasets, whose run directories were deleted; `data` are the hashes of their contents."""
+    folder.mkdir()
+    (folder / "bench.yaml").write_text(f"algos: [bc]\nenvs: [X-v1]\nseeds: [0]\ndatasets: {json.dumps(datasets)}\n")
+    for number, cell in enumerate(read_plan(folder).cells()):
+        (folder / cell.name).mkdir()
+        run = {"seed": 0, "score": {"return_mean": 4.0 + number}, "curve": [[1, 4.0 + number]]}
+        result = {"algo": "bc", "env": "X-v1", "dataset": cell.dataset, "data": data and data[number], "runs": [run]}
+        (folder / cell.name / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+def test_files_of_the_same_name_in_other_folders_are_different_tasks(tmp_path):
+    bench = write_cells(tmp_path / "bench", ["low/cart.npz", "high/cart.npz", "more.npz"])
+    names = ["X-v1 from low/cart", "X-v1 from high/cart", "X-v1 from more"]
+    found = compare(bench)
+    assert [(task.name, [entry.scores for entry in task.entries]) for task in found.tasks] == [
+        (name, [[4.0 + number]]) for number, name in enumerate(names)
+    ]
+    assert [*learning_curves(found)] == [task.name for task in scored_tasks(gather([str(bench)]))] == names
+
+
+def test_other_paths_of_the_same_data_are_one_task(tmp_path):
+    sources = {"a": "cart.npz", "b": "/home/me/low/cart.npz", "c": "/home/you/cart.npz"}
+    paths = [write_cells(tmp_path / name, [source], ["one"]) for name, source in sources.items()]
+    found = compare(*paths)
+    assert [(task.name, len(task.entries)) for task in found.tasks] == [("X-v1 from cart", 3)]
+    assert [task.name for task in scored_tasks(gather([*map(str, paths)]))] == ["X-v1 from cart"]
+
+
+def test_runs_on_several_lists_of_datasets_have_different_labels(tmp_path, write_run):
+    for name in "ab":
+        write_run(tmp_path / name / "seed_0", 1, top={"dataset": ["x.npz", f"{name}.npz"]})
+    labels = [entry.algo for entry in compare(tmp_path).tasks[0].entries]
+    assert labels == [f"sac in {tmp_path / name}" for name in "ab"]

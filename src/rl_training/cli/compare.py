@@ -85,10 +85,11 @@ def draw(found: Comparison, plot: Path | None, profiles: Path | None, improvemen
 
 def print_comparison(found: Comparison) -> None:
     from rl_training.reporting import comparison
-    from rl_training.reporting.tasks import name_of
+    from rl_training.reporting.tasks import data_names, name_of
 
+    names = data_names(found.results)
     for group in found.groups:
-        task = name_of(group.cell) if group.env is None or group.cell.get("test") else group.env
+        task = name_of(group.cell, names)
         print_wrapped("", f"{task}  {group.describe()}")
     typer.echo()
     print_table(*comparison.score_table(found))

@@ -12,7 +12,7 @@ from rl_training.experiment.bench.scores import is_estimate, value_of
 from rl_training.messages import return_format
 from rl_training.reporting.comparability import comparability_notes
 from rl_training.reporting.grouping import Group, group_runs
-from rl_training.reporting.tasks import PLAYED_NOTE, estimate_interval, name_of
+from rl_training.reporting.tasks import PLAYED_NOTE, data_names, estimate_interval, name_of
 from rl_training.statistics import Interval
 
 SEEDS_NEEDED = "seeds needed"
@@ -95,8 +95,9 @@ def compare(*paths: Path | str, by: Sequence[str] = ()) -> Comparison:
 
 def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     tasks: dict[str, list[Mapping[str, Any]]] = {}
+    names = data_names(results)
     for result in results:
-        tasks.setdefault(name_of(result), []).append(result)
+        tasks.setdefault(name_of(result, names), []).append(result)
     return tasks
 
 

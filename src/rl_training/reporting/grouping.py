@@ -12,6 +12,7 @@ from rl_training.reporting.bench_cells import BenchCell, read_cells
 from rl_training.reporting.finding import find
 from rl_training.reporting.settings import Setting, counted, differing_keys, label_of, settings_of
 from rl_training.reporting.stored_runs import StoredRun, flat, progress_text, read_run, seeds_text
+from rl_training.reporting.tasks import data_names, name_of
 
 STOPPED = (
     "a stopped run counts after its command has been repeated and has finished. If your callback ends runs for good, "
@@ -127,7 +128,7 @@ def _as_cell_run(run: StoredRun) -> dict[str, Any]:
     return {
         "seed": run.seed, **{key: run.result.get(key) for key in ("steps", "updates", "seconds")},
         "score": run.evaluations[-1], "commit": run.record.get("git"),
-        "env_source": run.record.get("env_source"),
+        "env_source": run.record.get("env_source"), "data": run.record.get("dataset"),
         "config_hash": hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12],
         "curve": [[evaluation["step"], evaluation["return_mean"]] for evaluation in run.evaluations],
     }  # fmt: skip
@@ -135,7 +136,8 @@ def _as_cell_run(run: StoredRun) -> dict[str, Any]:
 
 def _distinct(groups: Sequence[Group]) -> list[Group]:
     """Adds the folder to labels that occur twice for one task."""
-    names = [(group.label, group.env, group.dataset) for group in groups]
+    sources = data_names([group.cell for group in groups])
+    names = [(group.label, name_of(group.cell, sources)) for group in groups]
     return [
         group if names.count(name) == 1 else group.renamed(f"{group.label} in {Path(group.paths[0]).parent}")
         for group, name in zip(groups, names, strict=True)

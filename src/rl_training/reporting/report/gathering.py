@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, Rep
 from rl_training.reporting.report.labels import with_labels
 from rl_training.reporting.settings import Setting, settings_of
 from rl_training.reporting.stored_runs import StoredRun, read_run, run_directories
-from rl_training.reporting.tasks import name_of, task_name
+from rl_training.reporting.tasks import data_names, task_name
 
 SILENT_SECONDS = 120.0  # without a new row in its log, a run without a result is no longer called training
 NAMED = 5  # runs in a note
@@ -42,8 +43,19 @@ def gather(paths: Sequence[str], by: Sequence[str] = ()) -> Gathered:
     if older:
         named = ", ".join(older[:NAMED]) + (f" and {len(older) - NAMED} more" if len(older) > NAMED else "")
         notes.append(f"left out, because a newer run has the same setting and seed: {named}")
-    labelled = with_labels(groups)
+    labelled = with_labels(_with_tasks(groups))
     return Gathered(labelled, [*notes, *_comparability_notes(labelled)])
+
+
+def _with_tasks(groups: Sequence[ReportGroup]) -> list[ReportGroup]:
+    facts = [{"runs": [], **(group.cell or {}), "dataset": group.dataset} for group in groups]
+    for group, each in zip(groups, facts, strict=True):
+        each["runs"] = [*each["runs"], *map(_facts, group.members)]
+    names = data_names(facts)
+    return [
+        replace(group, task=task_name(group.env, group.dataset, each.get("test"), names))
+        for group, each in zip(groups, facts, strict=True)
+    ]
 
 
 def _comparability_notes(groups: Sequence[ReportGroup]) -> list[str]:
@@ -57,7 +69,8 @@ def _comparability_notes(groups: Sequence[ReportGroup]) -> list[str]:
 def _facts(member: Member) -> dict[str, Any]:
     steps, record = finite(member.facts.get("steps")), {} if member.run is None else member.run.record
     source = record.get("env_source") or member.facts.get("env_source")
-    return {"seed": member.seed, "steps": steps and round(steps), "env_source": source}
+    data = record.get("dataset") or member.facts.get("data")
+    return {"seed": member.seed, "steps": steps and round(steps), "env_source": source, "data": data}
 
 
 def _read(path: Path, notes: list[str]) -> Iterator[StoredRun]:
@@ -87,8 +100,7 @@ def _cells(cells: Sequence[BenchCell], options: Sequence[dict[str, Any]], notes:
             members = [
                 _cell_member(Path(path), run) for path, run in zip(group.paths, cell.result["runs"], strict=True)
             ]
-            task, algo = name_of(group.cell), cell.family[0]
-            groups.append(ReportGroup(algo, chosen, task, group.env, group.dataset, members, group.cell))
+            groups.append(ReportGroup(cell.family[0], chosen, "", group.env, group.dataset, members, group.cell))
         elif stored := [*_read(cell.folder, notes)]:
             dataset = cell.cell.dataset or stored[0].dataset
             groups.append(_from_runs(Setting(cell.cell.learner, str(stored[0].env), dataset, chosen, stored)))
@@ -116,7 +128,7 @@ def _from_runs(setting: Setting) -> ReportGroup:
     newest = {member.seed: member for member in oldest_first}
     members = [newest[seed] for seed in sorted(newest)]
     env = None if setting.runs[0].env is None else setting.env
-    return ReportGroup(setting.algo, setting.options, task_name(env, setting.dataset), env, setting.dataset, members)
+    return ReportGroup(setting.algo, setting.options, "", env, setting.dataset, members)
 
 
 def as_member(run: StoredRun) -> Member:
