@@ -43,3 +43,18 @@ def test_how_often_a_run_was_evaluated_separates_nothing(tmp_path, write_run):
     write_run(tmp_path / "a", 1, top={"eval_interval": 10, "eval_episodes": 5})
     write_run(tmp_path / "b", 2, seed=1, top={"eval_interval": 20})
     assert [group.seeds for group in compare(tmp_path).groups] == [[0, 1]]
+
+
+def test_results_without_run_directories_are_separated_by_the_configs_they_were_trained_with(tmp_path):
+    file = tmp_path / "mine.yaml"  # edited between the benches
+    file.write_text("{algo: sac, env_id: X-v1, algo_kwargs: {learning_rate: 0.003}}")
+    for name, rate in (("a", 0.001), ("b", 0.003)):
+        (tmp_path / name / "mine").mkdir(parents=True)
+        (tmp_path / name / "bench.yaml").write_text(f"{{configs: [{file}], seeds: [0]}}")
+        config = {"algo": "sac", "env_id": "X-v1", "algo_kwargs": {"learning_rate": rate}}
+        run = {"seed": 0, "score": {"return_mean": 4.0}, "curve": []}
+        result = {"algo": "sac", "env": "X-v1", "dataset": None, "config": config, "runs": [run]}
+        (tmp_path / name / "mine" / "result.json").write_text(json.dumps(result))
+    found = compare(tmp_path)
+    assert [group.options for group in found.groups] == [{"learning_rate": 0.001}, {"learning_rate": 0.003}]
+    assert found.notes == gather([str(tmp_path)]).notes == []

@@ -1,9 +1,9 @@
-"""Reads the cells of a bench: plan, result, and the config of their runs if it is still there."""
+"""Reads the cells of a bench: plan, result, and the config of their runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,8 @@ class BenchCell(NamedTuple):
     cell: Cell
     result: dict[str, Any] | None  # result.json; None if the cell is not done
     planned: dict[str, Any]  # flattened keys that the plan sets
-    config: dict[str, Any]  # of its runs; the planned keys if the runs are absent
-    is_whole: bool  # False if the runs are absent
+    config: dict[str, Any]  # of its runs; the planned keys if it is unknown
+    is_whole: bool  # False if the config is unknown
 
     @property
     def family(self) -> tuple[str, str, str | None]:
@@ -43,8 +43,14 @@ def _read(folder: Path, cell: Cell, plan: BenchPlan) -> BenchCell:
         raise ValueError(f"{file} is damaged ({error}); {remedy}") from None
     if result is not None and not is_scored_as(result, plan):
         result = None  # the options of the scores have changed, and the cell is not scored again yet
-    planned, config = _planned(cell, plan), _run_config(folder)
+    planned, config = _planned(cell, plan), _run_config(folder) or _stored_config(result)
     return BenchCell(folder, cell, result, planned, planned if config is None else config, config is not None)
+
+
+def _stored_config(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The config in result.json, which earlier versions did not write."""
+    config = None if result is None else result.get("config")
+    return config if isinstance(config, dict) else None
 
 
 def _planned(cell: Cell, plan: BenchPlan) -> dict[str, Any]:
