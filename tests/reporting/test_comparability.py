@@ -99,7 +99,8 @@ def write_cells(folder, datasets, data=None):
     for number, cell in enumerate(read_plan(folder).cells()):
         (folder / cell.name).mkdir()
         run = {"seed": 0, "score": {"return_mean": 4.0 + number}, "curve": [[1, 4.0 + number]]}
-        result = {"algo": "bc", "env": "X-v1", "dataset": cell.dataset, "data": data and data[number], "runs": [run]}
+        result = {"algo": "bc", "env": "X-v1", "dataset": cell.dataset, "data": data and data[number], "runs": [run],
+                  "config": {"algo": "bc", "dataset": cell.dataset}}  # fmt: skip
         (folder / cell.name / "result.json").write_text(json.dumps(result))
     return folder
 
@@ -127,3 +128,34 @@ def test_runs_on_several_lists_of_datasets_have_different_labels(tmp_path, write
         write_run(tmp_path / name / "seed_0", 1, top={"dataset": ["x.npz", f"{name}.npz"]})
     labels = [entry.algo for entry in compare(tmp_path).tasks[0].entries]
     assert labels == [f"sac in {tmp_path / name}" for name in "ab"]
+
+
+def set_data(run, contents, **changes):
+    (run / "run.json").write_text(json.dumps({"dataset": contents}))
+    config = json.loads((run / "config.yaml").read_text())
+    (run / "config.yaml").write_text(json.dumps({**config, **changes}))
+
+
+def test_runs_on_data_that_changed_between_them_are_reported(tmp_path, write_run):
+    runs = [write_run(tmp_path / f"seed_{seed}", 5, 10, seed=seed, top={"dataset": "d.npz"}) for seed in range(4)]
+    for run in runs[1:]:  # the first is a run without a hash of its data
+        set_data(run, "a")
+    other = write_run(tmp_path / "other", 5, 10, algo="iql", top={"dataset": "/home/me/d.npz"})
+    set_data(other, "a")
+    assert compare(tmp_path).notes == gather([str(tmp_path)]).notes == []
+    set_data(runs[3], "b")
+    note = (
+        "X-v1 from d: runs read different data (iql seed 0, sac seeds 1, 2; sac seed 3); train all of them with the "
+        "same data"
+    )
+    assert compare(tmp_path).notes == gather([str(tmp_path)]).notes == [note]
+    set_data(runs[3], "b", rewards={"scale": 0.5})  # read in another way, so that the hashes say nothing
+    assert compare(tmp_path, by=["learning_rate"]).notes[:1] == ["sac on X-v1 pools runs that differ in rewards.scale"]
+    assert not any("different data" in note for note in compare(tmp_path, by=["learning_rate"]).notes)
+
+
+def test_a_bench_keeps_the_hashes_of_the_data_of_its_runs(tmp_path):
+    bench = write_cells(tmp_path / "bench", ["d.npz"], ["one"])
+    later = write_cells(tmp_path / "later", ["d.npz"], ["two"])
+    for note in (compare(bench, later).notes[-1], gather([str(bench), str(later)]).notes[-1]):
+        assert note.startswith("X-v1 from d: runs read different data (bc in ")

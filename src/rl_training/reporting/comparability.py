@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_training.reporting.stored_runs import seeds_text
+from rl_training.reporting.stored_runs import flat, seeds_text
+
+READING = (
+    "env_kwargs", "env_wrappers", "dataset_columns", "dataset_episodes", "dataset_stride", "action_range", "allow",
+    "table", "rewards", "discount_time", "time_unit",
+)  # fmt: skip
 
 Results = Sequence[Mapping[str, Any]]  # the result.json of cells, or the same for groups of runs
 
 
 def comparability_notes(name: str, results: Results) -> list[str]:
-    return [note for note in (_unequal_steps(name, results), _other_environments(name, results)) if note is not None]
+    notes = _unequal_steps(name, results), _other_environments(name, results), *_other_data(name, results)
+    return [note for note in notes if note is not None]
 
 
 def _unequal_steps(name: str, results: Results) -> str | None:
@@ -41,8 +48,35 @@ def _other_environments(name: str, results: Results) -> str | None:
                 files[Path(str(source.get("file"))).name] = None
     if len(found) < 2:
         return None
-    versions = (", ".join(f"{algo} {seeds_text(seeds)}" for algo, seeds in each.items()) for each in found.values())
     return (
         f"{name}: {', '.join(files)} was edited between runs, so their environments may differ "
-        f"({'; '.join(versions)}); train all of them with one version of the file"
+        f"({_versions(found)}); train all of them with one version of the file"
     )
+
+
+def _other_data(name: str, results: Results) -> list[str]:
+    """Reports runs that read other contents of a dataset, which keeps its name, with the same options."""
+    found: dict[str, dict[str, dict[str, list[int]]]] = {}  # as `_other_environments`, by options of reading
+    for result in results:
+        for run in result["runs"]:
+            data, config = run.get("data") or result.get("data"), run.get("config") or result.get("config")
+            if isinstance(data, str) and isinstance(config, dict):
+                seeds = found.setdefault(_reading(config), {}).setdefault(data, {})
+                seeds.setdefault(result["algo"], []).append(run["seed"])
+    return [
+        f"{name}: runs read different data ({_versions(each)}); train all of them with the same data"
+        for each in found.values()
+        if len(each) > 1
+    ]
+
+
+def _reading(config: Mapping[str, Any]) -> str:
+    """The options on which the contents of a dataset depend, and the dataset if it is not a single file."""
+    options, dataset = flat(config), config.get("dataset")
+    given = {key: value for key, value in options.items() if key.partition(".")[0] in READING}
+    return json.dumps([given, None if isinstance(dataset, str) else dataset], sort_keys=True)
+
+
+def _versions(found: Mapping[str, Mapping[str, Sequence[int]]]) -> str:
+    each = (", ".join(f"{algo} {seeds_text(seeds)}" for algo, seeds in version.items()) for version in found.values())
+    return "; ".join(each)

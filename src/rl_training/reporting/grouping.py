@@ -129,6 +129,7 @@ def _as_cell_run(run: StoredRun) -> dict[str, Any]:
         "seed": run.seed, **{key: run.result.get(key) for key in ("steps", "updates", "seconds")},
         "score": run.evaluations[-1], "commit": run.record.get("git"),
         "env_source": run.record.get("env_source"), "data": run.record.get("dataset"),
+        "config": run.config,
         "config_hash": hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12],
         "curve": [[evaluation["step"], evaluation["return_mean"]] for evaluation in run.evaluations],
     }  # fmt: skip

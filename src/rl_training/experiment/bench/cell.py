@@ -186,7 +186,7 @@ class CellRun(Job):
 
 
 def run_facts(run: Path) -> dict[str, Any]:
-    """The commit, the environment's source file, a hash of the config without its seed, and the learning curve."""
+    """The commit, the environment's source file, hashes of the dataset and of the config, and the learning curve."""
     directory = RunDirectory(run)
     config = directory.config()
     text = "" if config is None else config.model_dump_json(exclude={"seed", "output_dir"})
@@ -194,6 +194,7 @@ def run_facts(run: Path) -> dict[str, Any]:
     record = directory.read("run.json") or {}
     return {
         "commit": record.get("git"), "env_source": record.get("env_source"),
+        "data": record.get("dataset"),
         "config_hash": hashlib.sha256(text.encode()).hexdigest()[:12],
         "curve": [[evaluation["step"], evaluation["return_mean"]] for evaluation in evaluations],
     }  # fmt: skip

@@ -62,7 +62,7 @@ def _comparability_notes(groups: Sequence[ReportGroup]) -> list[str]:
     by_task: dict[str, list[dict[str, Any]]] = {}
     for group in groups:
         runs = [_facts(member) for member in group.counted if member.has_final_score]
-        by_task.setdefault(group.task, []).append({"algo": group.label, "runs": runs})
+        by_task.setdefault(group.task, []).append({**(group.cell or {}), "algo": group.label, "runs": runs})
     return [note for task, cells in by_task.items() for note in comparability_notes(task, cells)]
 
 
@@ -70,7 +70,8 @@ def _facts(member: Member) -> dict[str, Any]:
     steps, record = finite(member.facts.get("steps")), {} if member.run is None else member.run.record
     source = record.get("env_source") or member.facts.get("env_source")
     data = record.get("dataset") or member.facts.get("data")
-    return {"seed": member.seed, "steps": steps and round(steps), "env_source": source, "data": data}
+    config = None if member.run is None else member.run.config
+    return {"seed": member.seed, "steps": steps and round(steps), "env_source": source, "data": data, "config": config}
 
 
 def _read(path: Path, notes: list[str]) -> Iterator[StoredRun]:
