@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.reporting.comparison import compare, pair_table, score_table
+from rl_training.reporting.comparison import behaviour_lines, compare, pair_table, score_table
 from rl_training.reporting.report.data import estimates
 from rl_training.reporting.report.gathering import gather
 from rl_training.reporting.report.scores import scored_tasks
@@ -129,3 +129,19 @@ def test_the_report_finds_runs_in_a_ranking_stored_beside_them(tmp_path):
         ("seed_0", "2.00", "0.9"),
         ("seed_1", "3.00", "0.9"),
     ]
+
+
+def test_estimates_with_different_discounts_are_reported(bench):
+    file = bench / "bc-train" / "result.json"
+    result = json.loads(file.read_text())
+    for run in result["runs"]:
+        run["score"]["behaviour_return"] = 9.0  # of the same test data with another discount
+    file.write_text(json.dumps(result))
+    found = compare(bench)
+    note = (
+        "data/train, estimated on data/test: the estimates have different discounts or test data, so they cannot be "
+        "compared (return of the test data: bc 9.0; iql, cql 1.0); use the same --gamma and --test"
+    )
+    assert note in found.notes
+    assert note in gather([str(bench)]).notes
+    assert [line.partition(" ")[0] for line in behaviour_lines(found)] == ["9.0", "1.0"]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rl_training.experiment.bench.scores import is_estimate
+from rl_training.messages import return_format
 from rl_training.reporting.stored_runs import flat, seeds_text
 
 READING = (
@@ -19,6 +22,7 @@ Results = Sequence[Mapping[str, Any]]  # the result.json of cells, or the same f
 
 def comparability_notes(name: str, results: Results) -> list[str]:
     notes = _unequal_steps(name, results), _other_environments(name, results), *_other_data(name, results)
+    notes = *notes, _other_estimates(name, results)
     return [note for note in notes if note is not None]
 
 
@@ -68,6 +72,25 @@ def _other_data(name: str, results: Results) -> list[str]:
         for each in found.values()
         if len(each) > 1
     ]
+
+
+def _other_estimates(name: str, results: Results) -> str | None:
+    """Reports off-policy estimates of other quantities: the return of the test data is not the same for all."""
+    found: dict[float, dict[str, None]] = {}  # algorithms by the return of the test data
+    for result in results:
+        scores = [run.get("score") for run in result["runs"]]
+        for score in (score for score in scores if isinstance(score, dict) and is_estimate(score)):
+            value = score.get("behaviour_return")
+            if isinstance(value, float):
+                near = next((known for known in found if math.isclose(known, value, rel_tol=1e-4)), value)
+                found.setdefault(near, {})[result["algo"]] = None
+    if len(found) < 2:
+        return None
+    each = "; ".join(f"{', '.join(algos)} {value:,{return_format(value)}}" for value, algos in found.items())
+    return (
+        f"{name}: the estimates have different discounts or test data, so they cannot be compared "
+        f"(return of the test data: {each}); use the same --gamma and --test"
+    )
 
 
 def _reading(config: Mapping[str, Any]) -> str:

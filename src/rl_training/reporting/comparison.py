@@ -213,13 +213,13 @@ def _bounded(value: float | None, interval: Interval | None, digits: str | None 
 
 def behaviour_lines(comparison: Comparison) -> list[str]:
     """The return of the policy that recorded the test data, beside which estimates are read."""
-    scores = {result["test"]: result["runs"][0]["score"] for result in comparison.results if result.get("test")}
+    tested = [(result["test"], result["runs"][0]["score"]) for result in comparison.results if result.get("test")]
     lines = []
-    for source, score in scores.items():
+    for source, score in tested:
         bounds = score.get("behaviour_interval")
         returned = _bounded(score["behaviour_return"], None if bounds is None else Interval(*bounds))
         lines.append(f"{returned} is the return of the policy that recorded {source}, with the same discount")
-    return lines
+    return list(dict.fromkeys(lines))
 
 
 def markdown(comparison: Comparison) -> str:

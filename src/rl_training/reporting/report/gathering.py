@@ -69,9 +69,10 @@ def _comparability_notes(groups: Sequence[ReportGroup]) -> list[str]:
 def _facts(member: Member) -> dict[str, Any]:
     steps, record = finite(member.facts.get("steps")), {} if member.run is None else member.run.record
     source = record.get("env_source") or member.facts.get("env_source")
-    data = record.get("dataset") or member.facts.get("data")
-    config = None if member.run is None else member.run.config
-    return {"seed": member.seed, "steps": steps and round(steps), "env_source": source, "data": data, "config": config}
+    return {
+        "seed": member.seed, "steps": steps and round(steps), "env_source": source, "score": member.estimate,
+        "data": record.get("dataset") or member.facts.get("data"), "config": member.run and member.run.config,
+    }  # fmt: skip
 
 
 def _read(path: Path, notes: list[str]) -> Iterator[StoredRun]:
