@@ -179,6 +179,17 @@ def test_dict_observations_and_actions_are_objects(tmp_path):
             assert (status, answer) == (400, {"error": "obs/goal must hold integers from 0 to 2"})
 
 
+def test_bounds_of_a_matrix_keep_its_shape(tmp_path):
+    shape = {"dtype": "int64", "shape": [2, 2]}
+    matrix = {"type": "MultiDiscrete", **shape, "nvec": [[2, 3], [4, 5]], "start": [[1, 0], [-1, -1]]}
+    agent = exported_agent(EnvSpec((14,), "discrete", 2, obs_space=matrix), tmp_path)
+    described = json.loads((tmp_path / "policy.json").read_text())["inputs"][0]
+    assert (described["low"], described["high"]) == ([[1, 0], [-1, -1]], [[2, 2], [2, 3]])
+    obs = [[2, 2], [0, 3]]
+    for server in served(tmp_path / "policy.onnx"):
+        assert ask(server, {"obs": obs}) == (200, {"actions": int(agent.predict(obs))})
+
+
 @pytest.mark.parametrize("sizes", [(3,), (2, 2)])
 def test_a_mask_without_a_valid_action_is_refused(tmp_path, sizes):
     count = sum(sizes)

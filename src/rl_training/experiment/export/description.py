@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import gymnasium as gym
@@ -150,10 +149,10 @@ def _names(spec: EnvSpec) -> dict[str, Any]:
 
 def _bound(values: Any) -> Any:
     """Nested lists, or a single number if all are equal; infinite bounds, which JSON lacks, are null."""
-    flat = np.asarray(values)
-    if flat.size and (flat == flat.flat[0]).all():
-        return flat.flat[0].item() if math.isfinite(flat.flat[0]) else None
-    return [_bound(each) for each in flat]
+    array = np.asarray(values)
+    finite = array.astype(object)
+    finite[~np.isfinite(array)] = None
+    return finite.flat[0] if array.size and (array == array.flat[0]).all() else finite.tolist()
 
 
 def _memory(initial: Batch) -> list[dict[str, Any]]:
