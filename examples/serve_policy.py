@@ -129,7 +129,7 @@ class Policy:
             values = np.asarray(given)
         except ValueError:
             raise ValueError(f"{name} must be lists of numbers of one length") from None
-        if values.dtype.kind not in "iuf":
+        if values.dtype.kind not in "biuf":
             raise ValueError(f"{name} must be lists of numbers")
         if [*values.shape] != shape and [*values.shape[1:]] != shape:
             raise ValueError(f"{name} must have shape {shape}, or [rows, ...] of it, got {[*values.shape]}")

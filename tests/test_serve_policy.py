@@ -190,6 +190,15 @@ def test_bounds_of_a_matrix_keep_its_shape(tmp_path):
         assert ask(server, {"obs": obs}) == (200, {"actions": int(agent.predict(obs))})
 
 
+def test_booleans_are_numbers(tmp_path):
+    agent = exported_agent(
+        EnvSpec((2,), "discrete", 2, obs_space={"type": "Box", "dtype": "bool", "shape": [2]}), tmp_path
+    )
+    obs = [True, False]
+    for server in served(tmp_path / "policy.onnx"):
+        assert ask(server, {"obs": obs}) == (200, {"actions": int(agent.predict(obs))})
+
+
 @pytest.mark.parametrize("sizes", [(3,), (2, 2)])
 def test_a_mask_without_a_valid_action_is_refused(tmp_path, sizes):
     count = sum(sizes)
