@@ -111,7 +111,9 @@ class Policy:
         """Returns one part of an observation of a Dict or Tuple space, or of each in a list of Dict observations."""
         if path and isinstance(path[0], str) and isinstance(obs, list):
             return [self._part(each, path) for each in obs]
-        for key in path:
+        for depth, key in enumerate(path):
+            if isinstance(key, int) and isinstance(obs, list):
+                self._require_parts(obs, path[:depth])
             fits = (
                 isinstance(obs, list) and key < len(obs)
                 if isinstance(key, int)
@@ -122,6 +124,17 @@ class Policy:
                 raise ValueError(f"obs must have the parts {wanted}; {key!r} is missing")
             obs = obs[key]
         return obs
+
+    def _require_parts(self, obs: list[Any], path: list[Any]) -> None:
+        """Refuses lists of more parts than those of the Tuple space at `path` and text, which policies do not read."""
+        places = [each.get("path", []) for each in self.inputs.values()]
+        known = {each[len(path)] for each in places if len(each) > len(path) and each[: len(path)] == path}
+        text = [isinstance(each, str) or (isinstance(each, list) and {*map(type, each)} == {str}) for each in obs]
+        if any(index not in known and not is_text for index, is_text in enumerate(text)):
+            raise ValueError(
+                f"obs must be a list of {len(known)} parts, got {len(obs)}; several observations are one list of rows "
+                "for each part"
+            )
 
     def _array(self, name: str, given: Any) -> np.ndarray:
         shape, dtype = self.inputs[name]["shape"][1:], np.dtype(self.inputs[name]["dtype"])

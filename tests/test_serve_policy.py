@@ -199,6 +199,18 @@ def test_booleans_are_numbers(tmp_path):
         assert ask(server, {"obs": obs}) == (200, {"actions": int(agent.predict(obs))})
 
 
+def test_several_tuple_observations_are_one_list_for_each_part(tmp_path):
+    parts = [{"type": "Discrete", "n": 3, "start": 0, "dtype": "int64"}, {"type": "Text"}] * 2
+    agent = exported_agent(EnvSpec((6,), "discrete", 2, obs_space={"type": "Tuple", "subspaces": parts}), tmp_path)
+    rows = [(0, "a", 1, "b"), (1, "a", 2, "b"), (2, "a", 0, "b")]
+    for server in served(tmp_path / "policy.onnx"):
+        assert ask(server, {"obs": rows[0]}) == (200, {"actions": int(agent.predict(rows[0]))})
+        expected = (200, {"actions": agent.predict(rows).tolist()})
+        assert ask(server, {"obs": [[0, 1, 2], ["a"] * 3, [1, 2, 0], ["b"] * 3]}) == expected
+        status, answer = ask(server, {"obs": [[0, 1, 0, 1]] * 5})
+        assert (status, "one list of rows for each part" in answer["error"]) == (400, True)
+
+
 @pytest.mark.parametrize("sizes", [(3,), (2, 2)])
 def test_a_mask_without_a_valid_action_is_refused(tmp_path, sizes):
     count = sum(sizes)
