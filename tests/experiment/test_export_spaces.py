@@ -107,3 +107,27 @@ def at(value, port):
     for key in port.get("path", ()):
         value = value[key]
     return value
+
+
+class BranchesOnRows(torch.nn.Module):
+    role = "trunk"
+
+    def __init__(self, inputs, by):
+        super().__init__()
+        self.linear, self.by = torch.nn.Linear(inputs, 4), by
+
+    def forward(self, x):
+        if self.by == "len":
+            return self.linear(x).reshape(len(x), -1)
+        return self.linear(x.clamp(-1, 1)) if x.max().item() > 9 else self.linear(x)
+
+
+@pytest.mark.parametrize("by", ["len", "item"])
+def test_a_network_that_cannot_be_traced_is_refused_with_a_remedy(new_agent, tmp_path, capfd, by):
+    agent = new_agent("ppo", SHIFTED, network={"kind": BranchesOnRows, "by": by})
+    message = "cannot trace this policy for any number of rows.*" + (
+        "" if by == "len" else r"test_export_spaces.py:\d+"
+    )
+    with pytest.raises(ValueError, match=f"{message}.*len.x., and avoid loops over rows"):
+        files.write_policy(ExportedPolicy(agent.learner, agent.spec), tmp_path / "policy.pt2")
+    assert capfd.readouterr().err == ""

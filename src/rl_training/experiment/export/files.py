@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from rl_training.envs.checks.user_code import place_of_error
 from rl_training.experiment.export.policy import ExportedPolicy
-from rl_training.messages import quiet_logger
+from rl_training.messages import describe_error, quiet_logger
 from rl_training.types import Arrays
 
 Runnable: TypeAlias = Callable[[Arrays], Arrays]  # named inputs to named outputs, all with a leading batch axis
@@ -41,8 +44,17 @@ def open_policy(path: Path) -> Runnable:
 def _traced(policy: ExportedPolicy) -> torch.export.ExportedProgram:
     inputs, batch = policy.example(), torch.export.Dim("batch", min=1)
     shapes = ({name: {0: batch} for name in inputs},)
-    with torch.no_grad():
-        program = torch.export.export(policy, (inputs,), dynamic_shapes=shapes, strict=False)
+    try:
+        with torch.no_grad(), redirect_stderr(StringIO()):  # PyTorch prints the graph before it raises an error
+            program = torch.export.export(policy, (inputs,), dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        place = place_of_error(error, installed=False)
+        reason = describe_error(error).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"PyTorch cannot trace this policy for any number of rows and any values: {reason}"
+            f"{'' if place is None else f' in {place}'}. In networks and algorithms of your own, write x.shape[0] in "
+            "place of len(x), and avoid loops over rows, .item() and branches on values"
+        ) from error
     program.graph.eliminate_dead_code()  # such as the prior of a world model
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine
