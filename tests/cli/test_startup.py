@@ -121,6 +121,19 @@ def test_compiled_code_is_kept_in_the_users_cache_folder(monkeypatch, tmp_path):
     assert os.environ[startup.CACHE_VARIABLE] == str(tmp_path / "rl_training" / "compiled")
 
 
+def test_empty_libraries_of_killed_processes_are_removed_from_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(startup.CACHE_VARIABLE, raising=False)
+    folder = tmp_path / "rl_training" / "compiled" / "ab"
+    folder.mkdir(parents=True)
+    cut, linking, whole = (folder / f"{name}.main.so" for name in ("cut", "linking", "whole"))
+    for file, content, age in ((cut, b"", 60), (linking, b"", 0), (whole, b"code", 60)):
+        file.write_bytes(content)
+        os.utime(file, (time.time() - age, time.time() - age))
+    startup.keep_compiled_code()
+    assert sorted(folder.iterdir()) == [linking, whole]
+
+
 def test_a_cache_folder_that_cannot_be_made_is_left_to_pytorch(monkeypatch, tmp_path):
     (tmp_path / "rl_training").write_text("a file, where the folder would be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -1,13 +1,16 @@
 """The start of a run: the folder for compiled code, and what the run waits for before its first step."""
 
 import os
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.config.train_config import TrainConfig
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+LINKING_SECONDS = 20.0  # after which no linker is still writing an empty library
 
 
 def keep_compiled_code() -> None:
@@ -25,6 +28,17 @@ def keep_compiled_code() -> None:
         return
     if os.access(folder, os.W_OK):
         os.environ[CACHE_VARIABLE] = str(folder)
+        remove_cut_libraries(folder)
+
+
+def remove_cut_libraries(folder: Path) -> None:
+    """Removes the empty libraries that remain if a process is killed while it compiles: PyTorch would load them."""
+    before = time.time() - LINKING_SECONDS
+    for library in folder.glob("*/*.so"):
+        with suppress(OSError):  # another process has removed it
+            status = library.stat()
+            if status.st_size == 0 and status.st_mtime < before:
+                library.unlink()
 
 
 def assembly_wait(config: TrainConfig, device: str) -> str:
