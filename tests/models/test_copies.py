@@ -75,19 +75,3 @@ def test_buffers_that_the_critics_of_an_earlier_version_shared_are_loaded():
     assert len(own) == 2  # of the critics and of their target networks
     updater.load_state_dict({**state, "buffers": {**state["buffers"], **dict.fromkeys(own, shared)}})
     assert all(updater.buffers[name].equal(shared.expand(2, 4, 8)) for name in own)
-
-
-class SpectralNorm(nn.Module):
-    role = "trunk"
-
-    def __init__(self, inputs: int) -> None:
-        super().__init__()
-        self.linear = nn.utils.parametrizations.spectral_norm(nn.Linear(inputs, 4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x)
-
-
-def test_a_class_that_critics_cannot_evaluate_together_is_refused_before_the_first_update():
-    with pytest.raises(ValueError, match=r"SpectralNorm fails in torch\.vmap: "):
-        SACAlgorithm.build(SPEC, network=SpectralNorm)

@@ -80,16 +80,7 @@ class CustomNetwork(NamedTuple):
         modules = [self._made(lambda: self.kind(inputs, **self.options)) for _ in range(copies or 1)]
         rows = torch.zeros(2, inputs), torch.ones(2, inputs)
         widths = [self._width(module, *rows, lambda count: f"of shape [{count}, {inputs}]") for module in modules]
-        return (OwnModule(modules[0]) if copies is None else self._together(modules, rows[0])), widths[0]
-
-    def _together(self, modules: Sequence[nn.Module], rows: Tensor) -> nn.Module:
-        joined = Copies(modules)
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=()):
-                joined(rows.expand(len(modules), *rows.shape))
-        except Exception as error:
-            raise ValueError(f"network {self.name} fails in torch.vmap: {describe_error(error)}") from error
-        return joined
+        return (OwnModule(modules[0]) if copies is None else Copies(modules)), widths[0]
 
     def model(self, model_type: Any, config: Any) -> nn.Module:
         """A new whole model, with every part that `model_type` has."""
