@@ -280,5 +280,5 @@ def agent_from(checkpoint: Checkpoint, *, device: str, trust: Trust) -> Agent:
         learner = build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs)).to(device_of(device))
     saved = checkpoint.group("learner")
     load_tensors(dict(learner.named_parameters()), saved["parameters"])
-    load_tensors(dict(learner.named_buffers()), saved.get("buffers", {}), expand=True)
+    load_tensors(dict(learner.named_buffers()), saved.get("buffers", {}))
     return Agent(learner.eval(), spec, config, checkpoint.path, trusted_names(trust), checkpoint.step)

@@ -193,8 +193,7 @@ class Features(OwnModule):
 class Copies(nn.Module):
     """Independent copies of a module as one batched call: [copies, rows, inputs] -> [copies, rows, n].
 
-    Every parameter has a leading axis of copies, as in `EnsembleLinear`, and so has every buffer whose first values
-    differ, such as random features. The copies share the others.
+    Every parameter has a leading axis of copies, as in `EnsembleLinear`.
     """
 
     keeps_initialization = True
@@ -205,27 +204,12 @@ class Copies(nn.Module):
         weights = [dict(module.named_parameters()) for module in modules]
         for name, parameter in self.net.named_parameters():
             parameter.data = torch.stack([each[name].detach() for each in weights])
-        buffers = [dict(module.named_buffers()) for module in modules]
-        self.own = [name for name, first in buffers[0].items() if not all(each[name].equal(first) for each in buffers)]
-        for name in self.own:
-            buffers[0][name].data = torch.stack([each[name] for each in buffers])
-
-    def own_buffers(self) -> dict[str, Tensor]:
-        """Returns the buffers with an axis of copies."""
-        return {name: self.net.get_buffer(name) for name in self.own}
 
     def forward(self, x: Tensor) -> Tensor:
-        def one(tensors: dict[str, Tensor], rows: Tensor) -> Tensor:
-            return functional_call(self.net, tensors, (rows,))
+        def one(parameters: dict[str, Tensor], rows: Tensor) -> Tensor:
+            return functional_call(self.net, parameters, (rows,))
 
-        tensors = {**dict(self.net.named_parameters()), **self.own_buffers()}
-        return torch.vmap(one, randomness="different")(tensors, x)
-
-
-def buffers_of_copies(module: nn.Module) -> dict[str, Tensor]:
-    """Returns the buffers with an axis of copies by their names in `module`."""
-    copies = [(place, part) for place, part in module.named_modules() if isinstance(part, Copies)]
-    return {f"{place}.net.{name}": each for place, part in copies for name, each in part.own_buffers().items()}
+        return torch.vmap(one, randomness="different")(dict(self.net.named_parameters()), x)
 
 
 def with_spec(model: nn.Module, spec: EnvSpec) -> nn.Module:

@@ -17,7 +17,7 @@ from rl_training.algorithms.core.memory import check_memory, has_memory
 from rl_training.algorithms.core.ops import td_target
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
-from rl_training.models.custom import CustomNetwork, buffers_of_copies, check_own_network, with_spec
+from rl_training.models.custom import CustomNetwork, check_own_network, with_spec
 from rl_training.models.encoders import Statistics
 from rl_training.models.masks import mask_columns
 from rl_training.models.return_scale import ReturnScale, ReturnStatistics
@@ -42,9 +42,9 @@ def frozen(module: nn.Module) -> Callable[..., Any]:
 def frozen_subset(critic: nn.Module, subset: Tensor | slice) -> Callable[..., Tensor]:
     """Returns the copies `subset` of a `Critic` as a function, [subset, rows], without gradients for its parameters."""
     # Custom feature networks are shared by all copies and have no leading axis.
-    tensors = {**dict(critic.named_parameters()), **buffers_of_copies(critic)}
     parameters = {
-        name: each.detach()[subset] if name.startswith("net.") else each.detach() for name, each in tensors.items()
+        name: parameter.detach()[subset] if name.startswith("net.") else parameter.detach()
+        for name, parameter in critic.named_parameters()
     }
     return lambda *inputs: functional_call(critic, parameters, inputs)
 

@@ -232,7 +232,7 @@ class Updater:
     @torch.no_grad()
     def _load(self, current: dict[str, Any], state: dict[str, Any]) -> None:
         for part in ("parameters", "buffers"):
-            load_tensors(current[part], state[part], expand=part == "buffers")
+            load_tensors(current[part], state[part])
         for name, tensors in current["optimizer"].items():
             load_tensors(tensors, state["optimizer"][name])
         self.updates = state["updates"]
@@ -275,18 +275,13 @@ class Columns(dict[str, Tensor]):
 
 
 @torch.no_grad()
-def load_tensors(tensors: dict[str, Tensor], loaded: dict[str, Tensor], *, expand: bool = False) -> None:
-    """Copies `loaded` into `tensors` in place; names and shapes must be equal.
-
-    `expand` is for buffers. In runs of earlier versions, the critics of an ensemble shared all buffers of a network of
-    the user; each gets a copy.
-    """
+def load_tensors(tensors: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
+    """Copies `loaded` into `tensors` in place; names and shapes must be equal."""
     if tensors.keys() != loaded.keys():
         missing, unknown = sorted(tensors.keys() - loaded.keys()), sorted(loaded.keys() - tensors.keys())
         raise ValueError(f"the saved tensors do not match this learner: missing {missing}, unknown {unknown}")
     for name, tensor in tensors.items():
-        shape = loaded[name].shape
-        if shape != tensor.shape and not (expand and shape == tensor.shape[1:]):
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, saved as {tuple(shape)}")
+        if tensor.shape != loaded[name].shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, saved as {tuple(loaded[name].shape)}")
     for name, tensor in tensors.items():
         tensor.copy_(loaded[name])
