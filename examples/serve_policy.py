@@ -126,14 +126,13 @@ class Policy:
         return obs
 
     def _require_parts(self, obs: list[Any], path: list[Any]) -> None:
-        """Refuses lists of more parts than those of the Tuple space at `path` and text, which policies do not read."""
+        """Refuses numbers in other parts of the Tuple space at `path` than those that the policy reads."""
         places = [each.get("path", []) for each in self.inputs.values()]
         known = {each[len(path)] for each in places if len(each) > len(path) and each[: len(path)] == path}
-        text = [isinstance(each, str) or (isinstance(each, list) and {*map(type, each)} == {str}) for each in obs]
-        if any(index not in known and not is_text for index, is_text in enumerate(text)):
+        if any(index not in known and has_numbers(each) for index, each in enumerate(obs)):
             raise ValueError(
-                f"obs must be a list of {len(known)} parts, got {len(obs)}; several observations are one list of rows "
-                "for each part"
+                f"obs has {len(obs)} parts, but the policy reads {len(known)}; several observations are one list of "
+                "rows for each part"
             )
 
     def _array(self, name: str, given: Any) -> np.ndarray:
@@ -194,6 +193,11 @@ class Sessions:
         parts = [rows[0] if single else rows for rows in found]
         paths = [each.get("path", []) for each in self.policy.actions]
         return {"actions": nested([*zip(paths, parts, strict=True)])}
+
+
+def has_numbers(value: Any) -> bool:
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, int | float) or any(map(has_numbers, values))
 
 
 def nested(parts: list[tuple[list[Any], Any]]) -> Any:

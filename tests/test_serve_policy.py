@@ -211,6 +211,17 @@ def test_several_tuple_observations_are_one_list_for_each_part(tmp_path):
         assert (status, "one list of rows for each part" in answer["error"]) == (400, True)
 
 
+def test_parts_that_hold_text_only_may_be_nested(tmp_path):
+    word, number = {"type": "Text"}, {"type": "Discrete", "n": 3, "start": 0, "dtype": "int64"}
+    words = {"type": "Dict", "subspaces": {"a": word, "b": {"type": "Tuple", "subspaces": [word, word]}}}
+    agent = exported_agent(
+        EnvSpec((6,), "discrete", 2, obs_space={"type": "Tuple", "subspaces": [number, words, number]}), tmp_path
+    )
+    row = (0, {"a": "x", "b": ("y", "z")}, 1)
+    for server in served(tmp_path / "policy.onnx"):
+        assert ask(server, {"obs": row}) == (200, {"actions": int(agent.predict(row))})
+
+
 @pytest.mark.parametrize("sizes", [(3,), (2, 2)])
 def test_a_mask_without_a_valid_action_is_refused(tmp_path, sizes):
     count = sum(sizes)
