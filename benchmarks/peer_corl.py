@@ -51,19 +51,29 @@ def arguments() -> argparse.Namespace:
         each.set_defaults(run=run)
         each.add_argument("--corl", type=Path, required=True, metavar="DIR", help="clone of CORL's repository")
         each.add_argument("--data", type=Path, required=True, metavar="FILE", help="HDF5 file with D4RL's columns")
-        each.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
         each.add_argument(
             "--scaled-rewards", metavar="NAME", help="scale rewards as CORL does for NAME, such as hopper"
         )
+    for each in (train_options, check_options):
+        each.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
     for each in (train_options, play_options):
         each.add_argument("--env", required=True, choices=ENVIRONMENTS, help="environment of the evaluations")
         each.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON file of the training")
-        each.add_argument("--episodes", type=int, default=EPISODES, metavar="N", help="episodes of an evaluation")
-    train_options.add_argument("--steps", type=int, default=1_000_000, metavar="N", help="updates")
-    train_options.add_argument("--every", type=int, default=100_000, metavar="N", help="updates between evaluations")
+        each.add_argument("--episodes", type=positive, default=EPISODES, metavar="N", help="episodes of an evaluation")
+    train_options.add_argument("--steps", type=positive, default=1_000_000, metavar="N", help="updates")
+    train_options.add_argument(
+        "--every", type=positive, default=100_000, metavar="N", help="updates between evaluations"
+    )
     train_options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     check_options.add_argument("--updates", type=int, nargs="+", default=[1, 10, 30], metavar="N")
     return parser.parse_args()
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
 
 
 def read(module: ModuleType, file: Path, scaled: str | None) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
@@ -122,8 +132,12 @@ def train(
 def play_stored(
     args: argparse.Namespace, module: ModuleType, data: Sequence[np.ndarray], scale: Sequence[np.ndarray]
 ) -> None:
+    state = args.out.with_suffix(".pt")
+    if not (state.exists() and args.out.exists()):
+        raise SystemExit(f"{args.out} and {state} are needed; run train with this --out first")
+    args.seeds = json.loads(args.out.read_text())["seeds"]
     learner = FusedCQL(trainers(args, module, data), "cpu")
-    learner.load(torch.load(args.out.with_suffix(".pt"), map_location="cpu", weights_only=True))
+    learner.load(torch.load(state, map_location="cpu", weights_only=True))
     print(f"scores {scores(args, learner, scale)}, {args.episodes} episodes each")
 
 

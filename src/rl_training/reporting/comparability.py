@@ -21,8 +21,10 @@ Results = Sequence[Mapping[str, Any]]  # the result.json of cells, or the same f
 
 
 def comparability_notes(name: str, results: Results) -> list[str]:
-    notes = _unequal_steps(name, results), _other_environments(name, results), *_other_data(name, results)
-    notes = *notes, _other_estimates(name, results)
+    notes = (
+        _unequal_steps(name, results), _other_environments(name, results), *_other_data(name, results),
+        _other_estimates(name, results),
+    )  # fmt: skip
     return [note for note in notes if note is not None]
 
 
@@ -59,7 +61,7 @@ def _other_environments(name: str, results: Results) -> str | None:
 
 
 def _other_data(name: str, results: Results) -> list[str]:
-    """Reports runs that read other contents of a dataset, which keeps its name, with the same options."""
+    """Reports runs that read a dataset with the same options, but not with the same contents."""
     found: dict[str, dict[str, dict[str, list[int]]]] = {}  # as `_other_environments`, by options of reading
     for result in results:
         for run in result["runs"]:
@@ -75,7 +77,7 @@ def _other_data(name: str, results: Results) -> list[str]:
 
 
 def _other_estimates(name: str, results: Results) -> str | None:
-    """Reports off-policy estimates of other quantities: the return of the test data is not the same for all."""
+    """Reports off-policy estimates that cannot be compared, because their returns of the test data differ."""
     found: dict[float, dict[str, None]] = {}  # algorithms by the return of the test data
     for result in results:
         scores = [run.get("score") for run in result["runs"]]

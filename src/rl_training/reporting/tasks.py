@@ -36,7 +36,7 @@ def data_name(source: str) -> str:
 
 
 def data_names(results: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Names of the datasets and test data of results: different files of the same name have their folders, too."""
+    """Names of the datasets and test data of results, with folders where different files have the same name."""
     hashes: dict[str, set[str]] = {}
     for result in results:
         for source in (result.get("dataset"), result.get("test")):

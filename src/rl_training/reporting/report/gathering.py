@@ -48,9 +48,9 @@ def gather(paths: Sequence[str], by: Sequence[str] = ()) -> Gathered:
 
 
 def _with_tasks(groups: Sequence[ReportGroup]) -> list[ReportGroup]:
-    facts = [{"runs": [], **(group.cell or {}), "dataset": group.dataset} for group in groups]
-    for group, each in zip(groups, facts, strict=True):
-        each["runs"] = [*each["runs"], *map(_facts, group.members)]
+    facts = [
+        {**(group.cell or {}), "dataset": group.dataset, "runs": [*map(_facts, group.members)]} for group in groups
+    ]
     names = data_names(facts)
     return [
         replace(group, task=task_name(group.env, group.dataset, each.get("test"), names))

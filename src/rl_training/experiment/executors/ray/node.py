@@ -1,7 +1,7 @@
 """Two small programs around Ray, each run as a process of its own: a local Ray, and a trial connection to a cluster.
 
 The local Ray ends when its standard input closes, so it never outlives the process that started it. It has its own
-session, because the signals of the terminal would otherwise end it before the works have saved.
+session, because the signals of the terminal would otherwise end it before the runs have saved.
 """
 
 import sys
