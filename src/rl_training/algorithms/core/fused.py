@@ -15,7 +15,10 @@ from torch.func import functional_call
 
 from rl_training.types import Batch, ParameterGroup, UpdateResult
 
-OPTIONS = {"fallback_random": True}  # random numbers of PyTorch's default generator, the same as without compilation
+OPTIONS = {
+    "fallback_random": True,  # random numbers of PyTorch's default generator, the same as without compilation
+    "size_asserts": False,  # programs are kept by the layout of the batch; the checks take 5% of a small update
+}
 Tensors = dict[Any, Tensor]
 
 
@@ -148,7 +151,8 @@ def _set_scales(optimizer: Any, scales: Tensor) -> None:
     rate, counts = float(optimizer.rate), [count + 1 for count in optimizer.counts.tolist()]
     decay = 1 - rate * optimizer.group.weight_decay
     by_count = {count: (-rate / (1 - beta1**count), (1 - beta2**count) ** -0.5, decay) for count in set(counts)}
-    scales.copy_(torch.tensor([by_count[count] for count in counts]).view_as(scales))  # a group may be empty
+    if counts:
+        scales.numpy()[:] = [by_count[count] for count in counts]  # in a fifth of the time of a copied tensor
 
 
 def _tensors_of(result: UpdateResult) -> list[Tensor]:
