@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -16,18 +17,20 @@ from gymnasium.wrappers import TimeLimit
 import rl_training
 from rl_training.envs.checks.checker import EnvReport
 
-FILE = Path(__file__).with_name("broken_envs.py")
-EXPECTED = {  # name: line and a part of the sentence
-    match[1]: (number, match[2].strip())
-    for number, line in enumerate(FILE.read_text().splitlines(), 1)
+FOLDER = Path(__file__).parent
+MODULES = ("broken_envs", "broken_steps")
+EXPECTED = {  # name: place, and a part of the sentence
+    match[1]: ((str(file), number), match[2].strip())
+    for file in (FOLDER / f"{module}.py" for module in MODULES)
+    for number, line in enumerate(file.read_text().splitlines(), 1)
     if (match := re.search(r"# <- (\w+): (.*)$", line))
 }
 
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(FILE.parent))
-    return import_module("broken_envs")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return SimpleNamespace(**{name: each for module in MODULES for name, each in vars(import_module(module)).items()})
 
 
 def check(env: Any, **options: Any) -> EnvReport:
@@ -41,8 +44,8 @@ def test_there_are_enough_broken_environments():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_mistake_is_named_with_its_file_and_line(broken: Any, name: str, capfd: pytest.CaptureFixture[str]):
     report = check(getattr(broken, name))
-    line, part = EXPECTED[name]
-    named = [each for each in report.mistakes if each.place == (str(FILE), line) and part in each.sentence]
+    place, part = EXPECTED[name]
+    named = [each for each in report.mistakes if each.place == place and part in each.sentence]
     assert len(named) == 1, [str(each) for each in report.mistakes]
     assert not report.ok
     assert "Traceback" not in capfd.readouterr().err
@@ -60,7 +63,7 @@ def test_every_mistake_is_reported_not_only_the_first(broken: Any):
 
 def test_a_mistake_of_a_wrapped_environment_names_that_environment(broken: Any):
     (mistake,) = check(lambda: TimeLimit(broken.WrappedOldStep(), 20)).mistakes
-    assert mistake.place == (str(FILE), EXPECTED["InfoList"][0])
+    assert mistake.place == EXPECTED["InfoList"][0]
 
 
 @pytest.mark.parametrize("kind", ["CartPole-v1", "Pendulum-v1", "class", "object", "function"])
@@ -81,7 +84,7 @@ def test_a_good_environment_that_is_registered_has_no_mistakes(broken: Any):
 @pytest.mark.parametrize("name", ["OldStep", "NeedsArguments", "RaisingConstructor", "RaisingStep"])
 def test_an_id_names_the_same_places_as_its_class(broken: Any, name: str):
     (mistake,) = check(f"broken_envs:Broken{name}-v0").mistakes
-    assert mistake.place == (str(FILE), EXPECTED[name][0])
+    assert mistake.place == EXPECTED[name][0]
     assert EXPECTED[name][1] in mistake.sentence
 
 

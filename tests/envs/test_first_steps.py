@@ -6,6 +6,7 @@ import inspect
 import re
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,20 +16,22 @@ from rl_training.envs.checks.first_steps import CHECKED_STEPS, WARNED
 from rl_training.envs.pools.group import EnvError
 from rl_training.envs.pools.pool import EnvPool
 
-FILE = Path(__file__).with_name("broken_envs.py")
-LINES = {
-    match[1]: number
-    for number, line in enumerate(FILE.read_text().splitlines(), 1)
+FOLDER = Path(__file__).parent
+MODULES = ("broken_envs", "broken_steps")
+PLACES = {
+    match[1]: f"{file.name}:{number}"
+    for file in (FOLDER / f"{module}.py" for module in MODULES)
+    for number, line in enumerate(file.read_text().splitlines(), 1)
     if (match := re.search(r"# <- (\w+): ", line))
 }
 
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(FILE.parent))
-    monkeypatch.setenv("PYTHONPATH", str(FILE.parent), prepend=":")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.setenv("PYTHONPATH", str(FOLDER), prepend=":")
     WARNED.clear()
-    return import_module("broken_envs")
+    return SimpleNamespace(**{name: each for module in MODULES for name, each in vars(import_module(module)).items()})
 
 
 def step(env: Any, steps: int, *, warnings: list[str] | None = None, **options: Any) -> None:
@@ -62,7 +65,7 @@ def test_a_value_that_training_cannot_use_ends_it_with_file_and_line(
     with pytest.raises(EnvError) as raised:
         step(getattr(broken, name), 2, workers=workers)
     assert str(raised.value).startswith(f"environment 0: {sentence} (")
-    assert str(raised.value).endswith(f"broken_envs.py:{LINES[name]})")
+    assert str(raised.value).endswith(f"{PLACES[name]})")
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -84,7 +87,7 @@ def test_a_wrong_reward_or_flag_ends_training_in_later_steps_too(
         step(broken.Late, 12, workers=workers, env_kwargs={"position": position, "value": value})
     assert str(raised.value).startswith(f"environment 0: {sentence} (")
     line = inspect.getsourcelines(broken.Late.step)[1]
-    assert str(raised.value).endswith(f"broken_envs.py:{line})")
+    assert str(raised.value).endswith(f"broken_steps.py:{line})")
 
 
 def test_an_observation_of_text_ends_training_in_later_steps_too(broken: Any):
@@ -111,7 +114,7 @@ def test_a_missing_space_ends_training_with_file_and_line(broken: Any, name: str
     with pytest.raises(TypeError) as raised:
         step(getattr(broken, name), 1)
     assert str(raised.value).startswith(f"{sentence} (")
-    assert str(raised.value).endswith(f"broken_envs.py:{LINES[name]})")
+    assert str(raised.value).endswith(f"{PLACES[name]})")
 
 
 def test_an_observation_outside_its_space_is_one_warning(broken: Any):
@@ -120,7 +123,7 @@ def test_an_observation_outside_its_space_is_one_warning(broken: Any):
     step(broken.Outside, 8, warnings=warnings)
     (warning,) = warnings
     assert warning.startswith("`step` returned the observation 3 at index [0], outside its space (-1 to 1)")
-    assert warning.endswith(f"broken_envs.py:{LINES['Outside']})")
+    assert warning.endswith(f"{PLACES['Outside']})")
 
 
 @pytest.mark.parametrize(("name", "steps"), [("ChangedActions", 1), ("ChangedActionsLater", 21)])
