@@ -1,30 +1,26 @@
-"""Answers HTTP requests with the actions of an exported policy. Needs onnxruntime and numpy, nothing else.
+"""Answers HTTP requests with the actions of an exported policy.
+
+Needs onnxruntime and numpy, nothing else.
 
     rl-training export RUN --out policy.onnx
     python serve_policy.py policy.onnx --port 8000
     curl -d '{"obs": [0.1, 0, 0.2, 0]}' http://127.0.0.1:8000/act
-
-A policy with memory needs a session: the first request of an episode sets `first`.
-
+    # A policy with memory needs a session; the first request of an episode sets `first`.
     curl -d '{"obs": [0.1, 0, 0.2, 0], "session": "cart-1", "first": true}' http://127.0.0.1:8000/act
-
-A policy that was trained from a table also takes observations by column, and returns the names of actions.
-
+    # A policy that was trained from a table also takes observations by column, and returns the names of actions.
     curl -d '{"obs": {"level": 0.5, "site": "north"}}' http://127.0.0.1:8000/act
 """
-
-from __future__ import annotations
 
 import argparse
 import json
 import threading
-import time
 from collections import OrderedDict
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
-from urllib.parse import parse_qs, urlsplit
+from timeit import repeat
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 import onnxruntime
@@ -42,11 +38,14 @@ class Policy:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         self.model = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.inputs = {each["name"]: {"path": [], **each} for each in self.description["inputs"]}
         self.memory: list[dict[str, Any]] = self.description["memory"]
-        inputs = {each["name"]: each for each in self.description["inputs"]}
-        self.state = {part["input"]: inputs.pop(part["input"]) for part in self.memory}
-        self.inputs = inputs
-        self.actions = [each for each in self.description["outputs"] if each["name"].split("/")[0] == "actions"]
+        self.initial: Arrays = {}  # recurrent state of one row
+        for part in self.memory:
+            tensor = self.inputs.pop(part["input"])
+            self.initial[part["input"]] = np.full((1, *tensor["shape"][1:]), part["initial"], tensor["dtype"])
+        outputs = [{"path": [], **each} for each in self.description["outputs"]]
+        self.actions = [each for each in outputs if each["name"].split("/")[0] == "actions"]
         self.outputs = [*(each["name"] for each in self.actions), *(part["output"] for part in self.memory)]
 
     def act(self, obs: Arrays, state: Arrays) -> tuple[list[np.ndarray], Arrays]:
@@ -55,47 +54,35 @@ class Policy:
         actions, new = found[: len(self.actions)], found[len(self.actions) :]
         return actions, {part["input"]: each for part, each in zip(self.memory, new, strict=True)}
 
-    def initial_state(self, rows: int) -> Arrays:
-        state = {}
-        for part in self.memory:
-            tensor = self.state[part["input"]]
-            state[part["input"]] = np.full((rows, *tensor["shape"][1:]), part["initial"], tensor["dtype"])
-        return state
-
     def read(self, given: Any) -> tuple[Arrays, bool]:
         """Checks observations; returns one array for each input, and whether they are a single observation."""
         if any("columns" in each for each in self.inputs.values()):
             given = self._by_column(given)
-        arrays = {
-            name: self._array(name, self._part(given, each.get("path", []))) for name, each in self.inputs.items()
-        }
-        single = [len(each.shape) < len(self.inputs[name]["shape"]) for name, each in arrays.items()]
-        arrays = {
-            name: each[None] if alone else each for (name, each), alone in zip(arrays.items(), single, strict=True)
-        }
-        if len({len(each) for each in arrays.values()}) > 1 or any(single) != all(single):
+        arrays = {name: self._array(name, self._part(given, each["path"])) for name, each in self.inputs.items()}
+        single = {each.ndim < len(self.inputs[name]["shape"]) for name, each in arrays.items()}
+        if single == {True}:
+            arrays = {name: each[None] for name, each in arrays.items()}
+        if len(single) > 1 or len({len(each) for each in arrays.values()}) > 1:
             raise ValueError("all parts of obs must have the same number of rows")
-        return arrays, all(single)
+        return arrays, True in single
 
     def _by_column(self, given: Any) -> Any:
         """Replaces objects by lists: a number for each column, and 0 or 1 for each value of a category."""
-        if isinstance(given, list) and given and isinstance(given[0], dict):
+        if isinstance(given, list):
             return [self._by_column(each) for each in given]
         if not isinstance(given, dict):
             return given
         (tensor,) = self.inputs.values()
         categories: dict[str, list[str]] = tensor.get("categories", {})
         one_hot = {f"{name}={value}": (name, value) for name, values in categories.items() for value in values}
-        wanted = {one_hot.get(label, (label,))[0] for label in tensor["columns"]}
+        columns = [one_hot.get(label, (label, None)) for label in tensor["columns"]]
+        wanted = {name for name, _ in columns}
         if given.keys() != wanted:
             raise ValueError(f"obs must have the columns {sorted(wanted)}, got {sorted(given)}")
         for name in wanted & categories.keys():
             if given[name] not in categories[name]:
                 raise ValueError(f"{name} must be one of {categories[name]}, got {given[name]!r}")
-        return [
-            float(given[one_hot[label][0]] == one_hot[label][1]) if label in one_hot else given[label]
-            for label in tensor["columns"]
-        ]
+        return [given[name] if value is None else float(given[name] == value) for name, value in columns]
 
     def named(self, actions: np.ndarray, output: dict[str, Any]) -> list[Any]:
         """The actions of each row, with names where they have some; those of several columns are objects."""
@@ -114,21 +101,17 @@ class Policy:
         for depth, key in enumerate(path):
             if isinstance(key, int) and isinstance(obs, list):
                 self._require_parts(obs, path[:depth])
-            fits = (
-                isinstance(obs, list) and key < len(obs)
-                if isinstance(key, int)
-                else isinstance(obs, dict) and key in obs
-            )
-            if not fits:
+            parts = dict(enumerate(obs)) if isinstance(obs, list) else obs
+            if not isinstance(parts, dict) or key not in parts:
                 wanted = ", ".join("/".join(map(str, each["path"])) for each in self.inputs.values())
                 raise ValueError(f"obs must have the parts {wanted}; {key!r} is missing")
-            obs = obs[key]
+            obs = parts[key]
         return obs
 
     def _require_parts(self, obs: list[Any], path: list[Any]) -> None:
         """Refuses numbers in other parts of the Tuple space at `path` than those that the policy reads."""
-        places = [each.get("path", []) for each in self.inputs.values()]
-        known = {each[len(path)] for each in places if len(each) > len(path) and each[: len(path)] == path}
+        depth = len(path)
+        known = {each["path"][depth] for each in self.inputs.values() if each["path"][:depth] == path}
         if any(index not in known and has_numbers(each) for index, each in enumerate(obs)):
             raise ValueError(
                 f"obs has {len(obs)} parts, but the policy reads {len(known)}; several observations are one list of "
@@ -143,10 +126,8 @@ class Policy:
             raise ValueError(f"{name} must be lists of numbers of one length") from None
         if values.dtype.kind not in "biuf":
             raise ValueError(f"{name} must be lists of numbers")
-        if [*values.shape] != shape and [*values.shape[1:]] != shape:
+        if not values.size or ([*values.shape] != shape and [*values.shape[1:]] != shape):
             raise ValueError(f"{name} must have shape {shape}, or [rows, ...] of it, got {[*values.shape]}")
-        if not len(values.reshape(-1)):
-            raise ValueError(f"{name} holds no observation")
         if not np.isfinite(values).all():
             raise ValueError(f"{name} must hold finite numbers")
         if dtype.kind in "iu":
@@ -162,37 +143,6 @@ class Policy:
         low, high = limits.min if low is None else low, limits.max if high is None else high
         if not ((values % 1 == 0) & (values >= np.array(low)) & (values <= np.array(high))).all():
             raise ValueError(f"{name} must hold integers from {low} to {high}")
-
-
-class Sessions:
-    """The recurrent states of episodes that are under way, by the name of their session."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy, self.states, self.lock = policy, OrderedDict[str, Arrays](), threading.Lock()
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        unknown = {*request} - {"obs", "session", "first"}
-        if unknown or "obs" not in request:
-            raise ValueError(f"a request has the keys obs, session and first, got {sorted(request)}")
-        obs, single = self.policy.read(request["obs"])
-        rows, name = len(next(iter(obs.values()))), request.get("session")
-        if not (name is None or isinstance(name, str)) or not isinstance(request.get("first", False), bool):
-            raise ValueError("session must be a string, and first must be true or false")
-        with self.lock:
-            state = None if name is None or request.get("first") else self.states.get(name)
-        if state and len(next(iter(state.values()))) != rows:
-            raise ValueError(f"session {name!r} has another number of rows; set first to begin new episodes")
-        actions, state = self.policy.act(obs, state or self.policy.initial_state(rows))
-        if name is not None and state:
-            with self.lock:
-                self.states[name] = state
-                self.states.move_to_end(name)
-                while len(self.states) > MAX_SESSIONS:
-                    self.states.popitem(last=False)
-        found = [self.policy.named(*each) for each in zip(actions, self.policy.actions, strict=True)]
-        parts = [rows[0] if single else rows for rows in found]
-        paths = [each.get("path", []) for each in self.policy.actions]
-        return {"actions": nested([*zip(paths, parts, strict=True)])}
 
 
 def has_numbers(value: Any) -> bool:
@@ -211,47 +161,81 @@ def nested(parts: list[tuple[list[Any], Any]]) -> Any:
     return list(found.values()) if isinstance(parts[0][0][0], int) else found
 
 
+class Server(ThreadingHTTPServer):
+    """Keeps the recurrent states of episodes that are under way, by the name of their session."""
+
+    daemon_threads = True
+
+    def __init__(self, policy: Policy, host: str, port: int) -> None:
+        self.policy, self.states, self.lock = policy, OrderedDict[str, Arrays](), threading.Lock()
+        super().__init__((host, port), Handler)
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        unknown = {*request} - {"obs", "session", "first"}
+        if unknown or "obs" not in request:
+            raise ValueError(f"a request has the keys obs, session and first, got {sorted(request)}")
+        obs, single = self.policy.read(request["obs"])
+        rows, name = len(next(iter(obs.values()))), request.get("session")
+        if not (name is None or isinstance(name, str)) or not isinstance(request.get("first", False), bool):
+            raise ValueError("session must be a string, and first must be true or false")
+        with self.lock:
+            state = None if name is None or request.get("first") else self.states.get(name)
+        if state is None:
+            state = {part: initial.repeat(rows, axis=0) for part, initial in self.policy.initial.items()}
+        elif len(next(iter(state.values()))) != rows:
+            raise ValueError(f"session {name!r} has another number of rows; set first to begin new episodes")
+        actions, state = self.policy.act(obs, state)
+        if name is not None and state:
+            with self.lock:
+                self.states[name] = state
+                self.states.move_to_end(name)
+                if len(self.states) > MAX_SESSIONS:
+                    self.states.popitem(last=False)
+        parts = [self.policy.named(*each) for each in zip(actions, self.policy.actions, strict=True)]
+        paths = [output["path"] for output in self.policy.actions]
+        return {"actions": nested([*zip(paths, [part[0] if single else part for part in parts], strict=True)])}
+
+
 class Handler(BaseHTTPRequestHandler):
     """`GET /` returns the description, `POST /act` returns actions."""
 
-    sessions: ClassVar[Sessions]
+    server: Server
     protocol_version = "HTTP/1.1"  # keeps connections open
     disable_nagle_algorithm, wbufsize = True, 65_536  # one packet for head and body, sent at once
     timeout = 60
 
     def do_GET(self) -> None:
-        if self.path == "/":
-            self.reply(200, self.sessions.policy.description)
-        else:
-            self.reply(404, {"error": "use GET / for the description and POST /act for actions"})
+        if self.path != "/":
+            return self.reply(404, {"error": "use GET / for the description and POST /act for actions"})
+        self.reply(200, self.server.policy.description)
 
     def do_POST(self) -> None:
-        place = urlsplit(self.path)
         length = self.headers.get("Content-Length", "")
         if not length.isdigit() or int(length) > MAX_BYTES:
             self.close_connection = True
             return self.reply(411, {"error": f"Content-Length must be given, and at most {MAX_BYTES}"})
-        body = self.rfile.read(int(length))
+        body, place = self.rfile.read(int(length)), urlsplit(self.path)
         if place.path != "/act":
             return self.reply(404, {"error": "use POST /act"})
         try:
             raw = self.headers.get_content_type() == "application/octet-stream"
-            request = self.raw(body, parse_qs(place.query)) if raw else self.json(body)
-            if not isinstance(request, dict):
-                raise ValueError('a request must be an object, such as {"obs": [0.1, 0.2]}')
-            self.reply(200, self.sessions.answer(request))
+            request = self.raw(body, dict(parse_qsl(place.query))) if raw else self.json(body)
+            self.reply(200, self.server.answer(request))
         except (ValueError, RecursionError) as error:
             self.reply(400, {"error": str(error)})
 
-    def json(self, body: bytes) -> Any:
+    def json(self, body: bytes) -> dict[str, Any]:
         try:
-            return json.loads(body)
+            request = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise ValueError(f'the body must be JSON, such as {{"obs": [0.1, 0.2]}}: {error}') from None
+        if not isinstance(request, dict):
+            raise ValueError('a request must be an object, such as {"obs": [0.1, 0.2]}')
+        return request
 
-    def raw(self, body: bytes, query: dict[str, list[str]]) -> dict[str, Any]:
+    def raw(self, body: bytes, query: dict[str, str]) -> dict[str, Any]:
         """Reads rows of numbers in the input's dtype, little-endian; `session` and `first` are in the query."""
-        inputs = self.sessions.policy.inputs
+        inputs = self.server.policy.inputs
         if len(inputs) > 1:
             raise ValueError("application/octet-stream needs a policy with one input; send JSON")
         (tensor,) = inputs.values()
@@ -260,8 +244,7 @@ class Handler(BaseHTTPRequestHandler):
         if not body or len(body) % size:
             raise ValueError(f"{tensor['name']} needs {size} bytes a row, got {len(body)}")
         obs = np.frombuffer(body, dtype).reshape(-1, *shape)
-        named = {"session": query["session"][0]} if "session" in query else {}
-        return {"obs": obs, "first": query.get("first", ["false"])[0] == "true", **named}
+        return {"obs": obs, "session": query.get("session"), "first": query.get("first") == "true"}
 
     def reply(self, status: int, answer: dict[str, Any]) -> None:
         body = json.dumps(answer).encode()
@@ -276,19 +259,11 @@ class Handler(BaseHTTPRequestHandler):
         """Logs no line for each request."""
 
 
-def new_server(policy: Policy, host: str, port: int) -> ThreadingHTTPServer:
-    handler = type("PolicyHandler", (Handler,), {"sessions": Sessions(policy)})
-    server = ThreadingHTTPServer((host, port), handler)
-    server.daemon_threads = True
-    return server
-
-
-def measure(server: ThreadingHTTPServer, requests: int) -> dict[str, float]:
+def measure(server: Server, requests: int) -> dict[str, float]:
     """Median and 99th percentile of one observation in milliseconds: the model alone, and over HTTP."""
-    policy: Policy = server.RequestHandlerClass.sessions.policy  # type: ignore[attr-defined]
+    policy = server.policy
     obs = {name: np.zeros((1, *each["shape"][1:]), each["dtype"]) for name, each in policy.inputs.items()}
-    state = policy.initial_state(1)
-    rows = [(policy.inputs[name].get("path", []), each[0].tolist()) for name, each in obs.items()]
+    rows = [(each["path"], obs[name][0].tolist()) for name, each in policy.inputs.items()]
     body = json.dumps({"obs": nested(rows), "session": "a"})
     threading.Thread(target=server.serve_forever, daemon=True).start()
     connection = HTTPConnection("127.0.0.1", server.server_address[1])
@@ -298,13 +273,8 @@ def measure(server: ThreadingHTTPServer, requests: int) -> dict[str, float]:
         connection.getresponse().read()
 
     found: dict[str, float] = {}
-    for name, call in (("model", lambda: policy.act(obs, state)), ("http", request)):
-        seconds = []
-        for _ in range(requests + 50):
-            began = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - began)
-        times = np.array(seconds[50:]) * 1e3  # the first requests fill caches
+    for name, call in (("model", lambda: policy.act(obs, policy.initial)), ("http", request)):
+        times = np.array(repeat(call, number=1, repeat=requests + 50)[50:]) * 1e3  # the first requests fill caches
         found |= {f"{name}_ms_median": float(np.median(times)), f"{name}_ms_p99": float(np.percentile(times, 99))}
     connection.close()
     server.shutdown()
@@ -330,7 +300,7 @@ def main() -> None:
     except Exception as error:  # onnxruntime has no common class for its errors
         parser.error(f"{options.policy} or its .json is damaged ({error}); export the policy again")
     try:
-        server = new_server(policy, options.host, options.port)
+        server = Server(policy, options.host, options.port)
     except (OSError, OverflowError) as error:
         parser.error(f"cannot listen at {options.host}:{options.port} ({error}); give another --host or --port")
     with server:
