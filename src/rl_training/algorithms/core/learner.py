@@ -20,7 +20,7 @@ from rl_training.models import Normalizer
 from rl_training.models.custom import CustomNetwork, check_own_network, with_spec
 from rl_training.models.encoders import Statistics
 from rl_training.models.masks import mask_columns
-from rl_training.models.return_scale import ReturnScale, ReturnStatistics
+from rl_training.models.replay_reward_scale import ReplayRewardScale, ReturnStatistics
 from rl_training.schedules import Schedule
 from rl_training.types import ACTION_SPACES, Action, Batch, EnvSpec, Loss, ParameterGroup, UpdateResult
 
@@ -103,7 +103,7 @@ class Learner(nn.Module):
         self.target = nn.ModuleDict(copies).requires_grad_(False)
         self.normalizer: nn.Module = self.new_normalizer()
         scales_rewards = self.lane == "replay" and getattr(self.config, "normalize_rewards", False)
-        self.reward_scale: nn.Module = ReturnScale() if scales_rewards else nn.Identity()
+        self.reward_scale: nn.Module = ReplayRewardScale() if scales_rewards else nn.Identity()
         self.setup()
         require_used_loss(self)
 
@@ -188,7 +188,7 @@ class Learner(nn.Module):
     def return_statistics(self) -> ReturnStatistics | None:
         """Running statistics of the discounted returns; None without `normalize_rewards` on replay."""
         scale = self.reward_scale
-        if not isinstance(scale, ReturnScale):
+        if not isinstance(scale, ReplayRewardScale):
             return None
         return ReturnStatistics(scale.statistics(), scale.largest, self.config.gamma)
 

@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from rl_training.models.encoders import Statistics
 from rl_training.models.products import Linear
-from rl_training.models.return_scale import ReturnStatistics
+from rl_training.models.replay_reward_scale import ReturnStatistics
 from rl_training.types import Action, Batch, Loss
 
 Tensors = dict[str, Tensor]

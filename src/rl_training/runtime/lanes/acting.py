@@ -13,7 +13,7 @@ from torch import Tensor
 from rl_training.algorithms.core.flat import FlatFunction
 from rl_training.envs.pools.pool import Transition
 from rl_training.models.encoders import Statistics
-from rl_training.models.return_scale import ReturnStatistics
+from rl_training.models.replay_reward_scale import ReturnStatistics
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.lanes.context import TrainingLane
 from rl_training.runtime.memory import Memory

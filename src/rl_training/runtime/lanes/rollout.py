@@ -15,7 +15,7 @@ from rl_training.runtime.lanes.acting import ActingLane, Actor
 from rl_training.runtime.lanes.captured_acting import new_actor
 from rl_training.runtime.lanes.captured_steps import CapturedSteps, stacked_steps
 from rl_training.runtime.lanes.context import LaneContext
-from rl_training.runtime.lanes.reward_scale import RewardScale
+from rl_training.runtime.lanes.rollout_reward_scale import RolloutRewardScale
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
 
@@ -35,7 +35,7 @@ class RolloutLane(ActingLane):
         self._is_cut = False
         captures = actor.pool.on_device and actor.pool.capturable and actor.device.type == "cuda"
         self.captured = CapturedSteps(actor, partial(stacked_steps, actor, config.num_steps)) if captures else None
-        self.scale = RewardScale(envs, config.gamma).to(actor.device) if config.normalize_rewards else None
+        self.scale = RolloutRewardScale(envs, config.gamma).to(actor.device) if config.normalize_rewards else None
 
     @classmethod
     def build(cls, context: LaneContext) -> RolloutLane:

@@ -1,4 +1,7 @@
-"""Reward normalisation of rollouts by the running standard deviation of discounted returns (Engstrom et al., 2020)."""
+"""Reward normalisation of rollouts by the running standard deviation of discounted returns (Engstrom et al., 2020).
+
+Replay buffers store plain rewards, which `models.replay_reward_scale` scales in each batch.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +12,7 @@ from rl_training.models import Normalizer
 CLIP = 10.0
 
 
-class RewardScale(nn.Module):
+class RolloutRewardScale(nn.Module):
     """Divides rewards by the running standard deviation of their discounted sums, without centring them.
 
     Sums restart with each episode and continue across rollouts. The statistics include a rollout before they scale it.

@@ -15,14 +15,14 @@ from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.machine import choose
 from rl_training.models.encoders import Statistics
-from rl_training.models.return_scale import ReturnScale, ReturnStatistics
+from rl_training.models.replay_reward_scale import ReplayRewardScale, ReturnStatistics
 from rl_training.runtime.engine import train
 from rl_training.types import EnvSpec
 
 GAMMA = 0.5
 
 
-def added(scale: ReturnScale, rewards: list[float], ends: list[int]) -> ReturnScale:
+def added(scale: ReplayRewardScale, rewards: list[float], ends: list[int]) -> ReplayRewardScale:
     returns, sums = ReturnStatistics(scale.statistics(), scale.largest, GAMMA), torch.zeros(1)
     for reward, end in zip(rewards, ends, strict=True):
         returns.add(sums, torch.tensor([reward]), torch.tensor([float(end)]))
@@ -30,20 +30,20 @@ def added(scale: ReturnScale, rewards: list[float], ends: list[int]) -> ReturnSc
 
 
 def test_rewards_are_divided_by_the_std_of_the_returns():
-    scale = added(ReturnScale(), [1.0, 2.0, 4.0], [0, 1, 0])  # returns 1, 2 + 0.5 * 1, and 4 in the next episode
+    scale = added(ReplayRewardScale(), [1.0, 2.0, 4.0], [0, 1, 0])  # returns 1, 2 + 0.5 * 1, and 4 in the next episode
     std = math.sqrt((1.5**2 + 0 + 1.5**2) / 3)
     assert scale(torch.tensor([6.0])).item() == pytest.approx(6 / std, rel=1e-5)
     assert scale.largest == 4
 
 
 def test_a_large_return_is_scaled_to_five():
-    scale = added(ReturnScale(), [0.0] * 99 + [-20.0], [0] * 100)
+    scale = added(ReplayRewardScale(), [0.0] * 99 + [-20.0], [0] * 100)
     assert scale.std < 20 / 5
     assert scale(torch.tensor([-20.0])).item() == pytest.approx(-5)
 
 
 def test_rewards_keep_their_values_while_all_returns_are_zero():
-    scale = added(ReturnScale(), [0.0, 0.0, 0.0], [0, 1, 0])
+    scale = added(ReplayRewardScale(), [0.0, 0.0, 0.0], [0, 1, 0])
     assert scale(torch.tensor([1.0])).item() == 1  # of a goal that hindsight has put in
     assert added(scale, [1.0], [0])(torch.tensor([1.0])).item() < 10
 
@@ -64,7 +64,7 @@ def test_members_of_a_population_have_their_own_statistics():
 def test_the_loss_reads_scaled_rewards(name, phase):
     plain: Any = CATALOGUE[name].build(EnvSpec((3,), "box", 2), hidden_sizes=(8,))
     scaled: Any = copy.deepcopy(plain)
-    scaled.reward_scale = added(ReturnScale(), [4.0, 9.0], [0, 0])
+    scaled.reward_scale = added(ReplayRewardScale(), [4.0, 9.0], [0, 0])
     obs, rewards = torch.randn(2, 6, 3), torch.rand(6)
     batch = {"obs": obs[0], "next_obs": obs[1], "actions": torch.rand(6, 2), "dones": torch.zeros(6)}
     losses = []

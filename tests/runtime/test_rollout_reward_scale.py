@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.runtime.lanes.reward_scale import RewardScale
+from rl_training.runtime.lanes.rollout_reward_scale import RolloutRewardScale
 
 
 # gamma 0.5. One environment: sums 2, 0.5 * 2 + 1 = 2, then an end, then 4. Mean 8/3, squares 4 + 4 + 16 = 24.
 def test_a_rollout_by_hand():
-    scale = RewardScale(1, gamma=0.5)
+    scale = RolloutRewardScale(1, gamma=0.5)
     scaled = scale(torch.tensor([[2.0], [1.0], [4.0]]), torch.tensor([[0.0], [1.0], [0.0]]))
     deviation = (24 / 3 - (8 / 3) ** 2) ** 0.5
     assert scaled.flatten().tolist() == pytest.approx([2 / deviation, 1 / deviation, 4 / deviation])
@@ -25,7 +25,7 @@ def test_rollouts_give_the_statistics_that_the_references_keep_step_by_step():
     generator = np.random.default_rng(0)
     rewards = generator.normal(3, 2, (6, 5, 4)).astype(np.float32)  # six rollouts of five steps of four environments
     ends = (generator.random((6, 5, 4)) < 0.2).astype(np.float32)
-    scale, running, seen = RewardScale(4, gamma=0.9), np.zeros(4), []
+    scale, running, seen = RolloutRewardScale(4, gamma=0.9), np.zeros(4), []
     for paid, over in zip(rewards, ends, strict=True):
         scaled = scale(torch.from_numpy(paid), torch.from_numpy(over))
         for reward, end in zip(paid, over, strict=True):
@@ -40,9 +40,9 @@ def test_rollouts_give_the_statistics_that_the_references_keep_step_by_step():
 def test_rare_large_rewards_are_clipped_and_keep_their_sign():
     rewards = torch.zeros(1000, 1)
     rewards[500], rewards[700] = 50.0, -50.0
-    scaled = RewardScale(1, gamma=0.0)(rewards, torch.zeros(1000, 1))
+    scaled = RolloutRewardScale(1, gamma=0.0)(rewards, torch.zeros(1000, 1))
     assert scaled[[0, 500, 700]].flatten().tolist() == [0, 10, -10]  # 50 is 22 deviations
 
 
 def test_where_nothing_is_paid_nothing_breaks():
-    assert RewardScale(2, gamma=0.99)(torch.zeros(3, 2), torch.zeros(3, 2)).tolist() == [[0, 0]] * 3
+    assert RolloutRewardScale(2, gamma=0.99)(torch.zeros(3, 2), torch.zeros(3, 2)).tolist() == [[0, 0]] * 3

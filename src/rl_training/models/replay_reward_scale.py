@@ -1,4 +1,4 @@
-"""Reward scaling by running statistics of discounted returns (Lee et al., 2025, arXiv:2502.15280)."""
+"""Scaling of replayed rewards by running statistics of discounted returns (Lee et al., 2025, arXiv:2502.15280)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rl_training.models.encoders import Normalizer, Statistics
 LIMIT = 5.0  # largest absolute discounted return after scaling
 
 
-class ReturnScale(Normalizer):
+class ReplayRewardScale(Normalizer):
     """Divides rewards by max(std of the discounted returns, largest absolute one / LIMIT).
 
     While all returns are 0, rewards keep their values: those of other goals and of model rollouts need not be 0.
@@ -31,7 +31,7 @@ class ReturnScale(Normalizer):
 
 @dataclass(frozen=True)
 class ReturnStatistics:
-    """Statistics of a `ReturnScale`, changed in place; of a population, they have a leading axis."""
+    """Statistics of a `ReplayRewardScale`, changed in place; in a population, they have a leading axis."""
 
     returns: Statistics
     largest: Tensor
