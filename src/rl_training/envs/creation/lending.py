@@ -19,10 +19,6 @@ class KeptOpen(gym.Wrapper[Any, Any, Any, Any]):
         self.returned = True
 
 
-def _nobody() -> None:
-    return None
-
-
 class LentEnv:
     """An environment object of the user, lent to one pool at a time, and copied for the others if that works.
 
@@ -36,7 +32,7 @@ class LentEnv:
         self.env, self.wrappers = env, wrappers
         self.cannot_copy: str | None = None  # the reason
         self._make_again = make_again
-        self._borrower: Callable[[], KeptOpen | None] = _nobody
+        self._borrower: weakref.ref[KeptOpen] | None = None
         self._unused: gym.Env[Any, Any] | None = None  # a copy that is never stepped, from before the first use
         if make_again is None:
             try:
@@ -67,14 +63,14 @@ class LentEnv:
         )
 
     def _is_free(self) -> bool:
-        borrower = self._borrower()
+        borrower = None if self._borrower is None else self._borrower()
         return borrower is None or borrower.returned
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles it for a worker process, as a copy."""
         if self._make_again is None and self._unused is None:
             raise TypeError(self.refusal("is needed in another process"))
-        return {**vars(self), "env": self._unused if self._make_again is None else None, "_borrower": _nobody}
+        return {**vars(self), "env": self._unused if self._make_again is None else None, "_borrower": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

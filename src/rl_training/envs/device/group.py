@@ -1,6 +1,5 @@
 """The device pools of a population; tensors have a leading member axis."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -13,20 +12,13 @@ from rl_training.envs.device.pool import DevicePool
 Pool = TypeVar("Pool", bound=TensorPool)
 
 
-class PoolGroup(TwoPartStep, ABC, Generic[Pool]):
+class PoolGroup(TwoPartStep, Generic[Pool]):
     on_device = True
     capturable = stacks_frames = False
 
     def __init__(self, pools: Sequence[Pool]) -> None:
         super().__init__()
         self.pools, self.spec, self.num_envs = pools, pools[0].spec, pools[0].num_envs
-
-    @property
-    @abstractmethod
-    def obs(self) -> Tensor: ...
-
-    @abstractmethod
-    def reset(self) -> Tensor: ...
 
 
 class StackedPools(PoolGroup[TensorPool]):
@@ -46,7 +38,7 @@ class StackedPools(PoolGroup[TensorPool]):
 
 
 class DevicePoolGroup(PoolGroup[DevicePool]):
-    """Steps all environments as one pool; each does as it does in a pool of its member alone.
+    """Steps all environments as one pool. Each has the trajectories that it has in a pool of its member alone.
 
     `pools` are views of it, for the snapshots of the members.
     """

@@ -5,6 +5,7 @@ import os
 import sys
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -76,8 +77,8 @@ class Clip:
 class Camera(gym.Wrapper[Any, Any, Any, Any]):
     """Records the episodes for which `clip` returns a clip, until one returns None.
 
-    It changes nothing of the episodes. An error in rendering ends the recording and goes to `failed`; a remark for
-    the user goes to `noted`.
+    The episodes are the same as without it. An error in rendering ends the recording and is passed to `failed`; a
+    remark for the user is passed to `noted`.
     """
 
     def __init__(
@@ -136,10 +137,8 @@ class Camera(gym.Wrapper[Any, Any, Any, Any]):
     def _sketched(self) -> Any:
         """Renders a MuJoCo scene, or draws it if there is no OpenGL."""
         if self._sketch is None and has_opengl():
-            try:
+            with suppress(Exception):  # the library is there, but no driver
                 return self.render()
-            except Exception:  # the library is there, but no driver
-                self._sketch = Sketch(self.unwrapped)
         if self._sketch is None:
             self._sketch = Sketch(self.unwrapped)
         self._noted(f"{env_name(self)} {SKETCHED}")
