@@ -131,7 +131,8 @@ def _texts(space: Description, path: tuple[str, ...] = ()) -> list[str]:
 def describe(space: spaces.Space[Any], *, actions: bool = False) -> dict[str, Any]:
     """Returns the JSON description of a space; raises TypeError for an unsupported one.
 
-    Of `actions`, it has the bounds of integer Boxes, whose values are choices, and of float64, which float32 rounds.
+    With `actions`, it includes the bounds of integer Boxes, whose values are choices, and of float64 Boxes, because
+    float32 would round them.
     """
     if isinstance(space, spaces.Dict):
         wrong = next((name for name in space.spaces if not isinstance(name, str)), None)

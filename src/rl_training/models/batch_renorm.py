@@ -71,7 +71,7 @@ class RenormBlock(nn.Module):
 
 
 def renorm_trunk(trunk: SimbaTrunk, inputs: int, copies: int | None) -> list[nn.Module]:
-    """Batch renormalisation of the inputs and the layers of a SimBa trunk, but for its last layer norm."""
+    """Batch renormalisation of the inputs and the layers of a SimBa trunk, except its last layer norm."""
     first, blocks = BatchRenorm(inputs, copies), cast(Iterable[SimbaBlock], trunk.blocks)
     last: list[Any] = [block.body[-1] for block in blocks]
     for layer in (first, trunk.embed, *last):
@@ -80,7 +80,7 @@ def renorm_trunk(trunk: SimbaTrunk, inputs: int, copies: int | None) -> list[nn.
 
 
 class RenormNetwork(nn.Sequential):
-    """A network with batch renormalisation of its inputs and behind each hidden layer."""
+    """A network with batch renormalisation of its inputs and after each hidden layer."""
 
     @classmethod
     def around(cls, network: nn.Sequential, inputs: int, copies: int | None = None) -> RenormNetwork:

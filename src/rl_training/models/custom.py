@@ -68,7 +68,7 @@ class CustomNetwork(NamedTuple):
         """A new encoder and its number of features; None if the class is no encoder."""
         if self.role != "features":
             return None
-        # The widths and activation of the config are those of the hidden layers behind the encoder.
+        # The widths and activation of the config are those of the hidden layers after the encoder.
         own = {name: value for name, value in self.options.items() if name not in LAYER_OPTIONS}
         module = Features(self._made(lambda: self.kind(self.spec, **own)), self.spec)
         return module, self._width(module, _rows(self.spec, 0), _rows(self.spec, 1), partial(_observed, self.spec))

@@ -15,8 +15,8 @@ INVALID = -1e8  # logit or Q-value of an invalid action; finite, so that entropi
 class ActionMask(nn.Module):
     """Reads the valid actions, bool [..., actions], from observations [..., entries].
 
-    The choices of a MultiDiscrete action follow one another. A mask without a valid action, as environments may return
-    at the end of an episode, counts as one with valid actions only.
+    The choices of a MultiDiscrete action follow one another. Environments may return a mask without a valid action at
+    the end of an episode. All actions then count as valid.
     """
 
     def __init__(self, spec: EnvSpec) -> None:

@@ -25,7 +25,7 @@ ACTOR_BOUND, CRITIC_BOUND = 1e-3, 3e-3  # of the initial output layers
 
 
 class MLPReBRACModel(MLPTD3Model):
-    """TD3's networks with a layer norm behind each activation of the critics, and small initial outputs."""
+    """TD3's networks with a layer norm after each activation of the critics, and small initial outputs."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256, 256)) -> None:
         super().__init__(obs_dim, action_dim, hidden_sizes)
@@ -113,7 +113,7 @@ class OneStepPolicy(VectorField):
 
 
 class MLPFQLModel(ActorCritic):
-    """One-step policy, flow, and twin critics with a layer norm behind each activation; Xavier initialisation."""
+    """One-step policy, flow, and twin critics with a layer norm after each activation; Xavier initialisation."""
 
     policy = OneStepPolicy
 

@@ -139,7 +139,7 @@ def dues(callbacks: Iterable[Callback], state: TrainerState) -> list[int]:
 
 
 def call(callback: Callback, method: str, *arguments: Any) -> Any:
-    """Calls a method of a callback; an error in one of the user's names it."""
+    """Calls a method of a callback. An error in a callback of the user is raised with its class and line."""
     try:
         return getattr(callback, method)(*arguments)
     except KeyboardInterrupt:

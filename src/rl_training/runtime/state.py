@@ -46,7 +46,7 @@ class Lane(Protocol):
         """Returns the number of updates to run before the next `collect`."""
 
     def replay_parts(self) -> dict[str, Any]:
-        """Returns the stores of rows that checkpoints save in segments, by name; empty without a replay buffer."""
+        """Returns the replay buffers that checkpoints save in segments, by name."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:

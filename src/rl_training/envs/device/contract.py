@@ -34,7 +34,7 @@ class Finished(NamedTuple):
     lengths: float
 
     def means(self) -> dict[str, float | None]:
-        """The metrics of the episodes; empty without any."""
+        """Metrics of the episodes; empty if none has ended."""
         if not self.episodes:
             return {}
         return {"episode_return": self.returns / self.episodes, "episode_length": self.lengths / self.episodes}

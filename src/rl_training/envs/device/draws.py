@@ -1,7 +1,7 @@
-"""Random numbers that depend on nothing but their place: seed, environment, episode, step and number of the draw.
+"""Random numbers that depend only on seed, environment, episode, step and number of the draw.
 
 A counter-based generator has no state. So a resumed run and a captured CUDA graph draw the same numbers as an
-uninterrupted, eager run, and no environment depends on its neighbours.
+uninterrupted, eager run, and no environment depends on the others.
 """
 
 import torch

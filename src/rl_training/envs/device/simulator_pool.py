@@ -17,7 +17,10 @@ from rl_training.envs.pools.group import EnvError
 
 
 class SimulatorPool(TensorPool):
-    """Checks and converts what a simulator returns. On a GPU, `take_finished` raises for NaN values, without a wait."""
+    """Checks and converts what a simulator returns.
+
+    On a GPU, NaN values are an error of `take_finished`, so that no step waits for the device.
+    """
 
     def __init__(self, simulator: VectorSimulator, *, seed: int = 0, device: torch.device | str = "cpu") -> None:
         super().__init__(simulator.spec, simulator.num_envs, seed=seed, device=device)

@@ -33,7 +33,7 @@ class GymnasiumSpaces(gym.Env[np.ndarray, Any]):
 
 
 class SingleEnv(GymnasiumSpaces):
-    """Plays a `TensorEnv` on the CPU. Each reset with a seed repeats itself."""
+    """Plays a `TensorEnv` on the CPU. Resets with the same seed start the same episode."""
 
     def __init__(self, env: TensorEnv) -> None:
         super().__init__(env.spec)

@@ -5,9 +5,9 @@ from typing import Any
 
 
 class UsualArithmetic:
-    """Lets environments have denormal numbers while networks flush them to zero, because worker processes have them.
+    """Environments compute with denormal numbers in this block, as they do in worker processes.
 
-    `flush` turns flushing on and off, if the training uses it.
+    Training may flush them to zero. `flush` then turns this on and off.
     """
 
     flush: Callable[[bool], Any] | None = None

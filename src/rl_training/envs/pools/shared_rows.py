@@ -31,7 +31,7 @@ class StepArrays(NamedTuple):
 
 
 class SharedRows:
-    """Allocates `StepArrays` in anonymous shared memory, also for processes that get this object as an argument.
+    """Allocates `StepArrays` in anonymous shared memory. Processes that get this object as an argument share them.
 
     The memory has no name in the file system, so nothing is left behind when processes are killed.
     """

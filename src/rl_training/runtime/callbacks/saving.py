@@ -44,7 +44,7 @@ class SaveCheckpoints(Callback):
     def on_step_end(self, state: TrainerState) -> None:
         is_best = state.best is not None and state.best.step == state.global_step
         if is_best and self.saved == state.global_step != self.early:
-            return  # no step since it was saved, but maybe a part of a model fit, which does not belong into it
+            return  # saved at this step; a later part of a model fit does not belong to it
         due = state.passed(self.interval) or state.over
         if due or is_best or self.early == state.global_step:
             self.early = -1

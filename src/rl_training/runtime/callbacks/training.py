@@ -48,7 +48,7 @@ class Evaluate(Callback):
 
     `evaluate` calls its argument after each step. A request to stop ends the evaluation, and the resume repeats it.
     `save` is called once in an evaluation that takes long, so that a crash does not lose the training before it.
-    `video` returns a video to record of an evaluation, or None.
+    `video` returns the video that records an evaluation, or None.
     """
 
     evaluates = only_when_due = True

@@ -37,7 +37,7 @@ class SavedReplay(Protocol):
 class ReplaySegments:
     """Saves and restores replay buffers by name. Keep one instance per run.
 
-    `<name>-000003.safetensors` holds those of the rows from 30,000 to 39,999 that are stored.
+    `<name>-000003.safetensors` holds rows 30,000 to 39,999, as far as they are stored.
 
     Segments are hard-linked from the checkpoint before the last, never from the last. Two checkpoints in a row share
     no file, so damage to one file never affects both. Every transition is written twice: a checkpoint writes the rows

@@ -26,7 +26,7 @@ class CapturedActor(Actor):
     """An `Actor` whose tensors keep their place in GPU memory, so that CUDA graphs can read and write them.
 
     - A step of all environments is one transfer to the GPU, and its actions are one transfer back.
-    - `obs` are the observations to act on next; `acted` those of the last choice of actions.
+    - `obs` are the observations to act on next; `acted` are those that the last actions were chosen for.
     - Only `actions_on_host` waits for the GPU, and only until the policy has chosen.
     """
 

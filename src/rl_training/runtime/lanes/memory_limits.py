@@ -1,4 +1,4 @@
-"""Refuses replay buffers that do not fit into memory. Their memory is allocated lazily, so a run would die later."""
+"""Refuses replay buffers that do not fit into memory. Their memory is allocated lazily, so a run would fail later."""
 
 import os
 from pathlib import Path

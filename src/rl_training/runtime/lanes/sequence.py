@@ -24,7 +24,7 @@ STORED_WITH_STEPS = ("action", "is_first")  # entries of a memory that the repla
 class SequenceLane(ActingLane):
     """Replays `train_ratio` steps per environment step, batch_size * window of them in each update.
 
-    Updates start at `learning_starts` or with the first whole window. Earlier steps are not made up for.
+    Updates start at `learning_starts` or with the first whole window. No extra updates make up for earlier steps.
     """
 
     config_types: ClassVar[tuple[type[AlgorithmConfig], ...]] = (SequenceConfig,)

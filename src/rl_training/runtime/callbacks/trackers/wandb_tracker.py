@@ -19,7 +19,7 @@ class WandbTracker:
             project=os.environ.get("WANDB_PROJECT", "rl_training"), dir=str(subject.path), id=known,
             name=os.environ.get("WANDB_NAME", subject.path.name), resume="allow", config=subject.config,
             group=os.environ.get("WANDB_RUN_GROUP", subject.group), mode=_mode(),
-            reinit="create_new",  # leaves a run of the user's own alone
+            reinit="create_new",  # does not end a run that the user has started
             settings=wandb.Settings(console="off"),  # what the run prints is not captured
         )  # fmt: skip
         WandbTracker.running += 1
@@ -35,7 +35,7 @@ class WandbTracker:
         WandbTracker.running -= 1
         self._run.summary["status"] = status
         self._run.finish(exit_code=int(status in ("running", "failed")))
-        if wandb.run is None and not WandbTracker.running:  # neither a run of the user's own nor of another seed
+        if wandb.run is None and not WandbTracker.running:  # no run of the user or of another seed is left
             wandb.teardown()  # ends wandb's process
 
 
