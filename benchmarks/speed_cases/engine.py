@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.data import TransitionDataset, load_transition_dataset
-from rl_training.experiment.config.registry import build_learner, config_type
+from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import run_training
 from rl_training.runtime.engine import Callback
@@ -93,7 +93,7 @@ def write_random_rows(file: Path) -> Path:
 
 
 def bare_loop(dataset: TransitionDataset) -> Callable[[int], None]:
-    options = config_type("iql")()
+    options = get_algorithm_spec("iql").config_type()
     updater = build_learner("iql", dataset.spec, options).updater
 
     def loop(count: int) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rl_training.experiment.config.train_config import ConfigError, apply_overrides, config_differences, parse_config
+from rl_training.experiment.config.differences import config_differences
+from rl_training.experiment.config.train_config import ConfigError, apply_overrides, parse_config
 
 
 def test_override_of_a_bare_option_goes_to_the_algorithm():

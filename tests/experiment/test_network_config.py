@@ -8,7 +8,8 @@ import pytest
 from torch import nn
 
 import rl_training
-from rl_training.experiment.config.train_config import ConfigError, apply_overrides, config_differences, parse_config
+from rl_training.experiment.config.differences import config_differences
+from rl_training.experiment.config.train_config import ConfigError, apply_overrides, parse_config
 
 
 def parsed(**changes: Any) -> Any:

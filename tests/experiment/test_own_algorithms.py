@@ -16,7 +16,8 @@ from rl_training.experiment.agent import load_agent
 from rl_training.experiment.bench.plan import parse_plan
 from rl_training.experiment.config import plugins, registry
 from rl_training.experiment.config.train_config import ConfigError, parse_config
-from rl_training.experiment.run import default_directory, resume_run
+from rl_training.experiment.run import resume_run
+from rl_training.experiment.run_directory import default_directory
 from rl_training.modules import UntrustedModuleError
 from rl_training.testing import check_algorithm
 from rl_training.types import EnvSpec

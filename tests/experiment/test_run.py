@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_training.experiment.config.registry import build_learner, config_type
+from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
@@ -137,7 +137,7 @@ def test_images_are_refused_by_offline_algorithms_without_a_list_of_online_ones(
     spec = EnvSpec((3, 16, 16), "discrete", 2, "uint8")
     message = "FlattenObservation, or store float vectors in the data; no offline algorithm accepts it"
     with pytest.raises(TypeError, match=message):
-        build_learner("bc", spec, config_type("bc")())
+        build_learner("bc", spec, get_algorithm_spec("bc").config_type())
 
 
 def test_budgets_count_updates_and_passes_over_the_rows(tmp_path):

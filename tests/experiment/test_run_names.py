@@ -6,7 +6,8 @@ import pytest
 
 from rl_training.cli.seeds import seed_configs
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
-from rl_training.experiment.run import default_directory, run_training
+from rl_training.experiment.run import run_training
+from rl_training.experiment.run_directory import default_directory
 
 
 def config(env_id: str | None, **changes) -> TrainConfig:

@@ -5,8 +5,7 @@ from pathlib import Path
 from rl_training.experiment.agent import CHECKPOINTS, find_checkpoint
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.other_options import require_same_seed
-from rl_training.experiment.run import default_directory
-from rl_training.experiment.run_directory import CONFIG, new_name
+from rl_training.experiment.run_directory import CONFIG, default_directory, new_name
 from rl_training.runtime.checkpoints.reading import list_checkpoints
 
 

@@ -21,7 +21,8 @@ from rl_training.experiment.config.sections import with_backend
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.machine import kept_torch_settings
 from rl_training.experiment.processes.signals import end_like
-from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
+from rl_training.experiment.run import TrainResult, resume_run, run_training
+from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.trust import Trust, env_modules, modules_of, require_trusted
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
@@ -293,6 +294,5 @@ def train_as(
     if parsed.algo != algorithm:
         raise ConfigError(f"train_{algorithm} trains {algorithm!r}, but the config has algo: {parsed.algo!r}")
     if run_suffix:
-        base = Path(parsed.output_dir or default_directory(parsed))
-        parsed = parsed.model_copy(update={"output_dir": f"{base}-{run_suffix}"})
+        parsed = parsed.model_copy(update={"output_dir": f"{RunDirectory.of(parsed).path}-{run_suffix}"})
     return run_training(parsed, callbacks=callbacks or (), fresh=fresh, start_from=checkpoint_state)

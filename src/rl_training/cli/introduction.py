@@ -53,7 +53,7 @@ class Introduction(Callback):
 
 def fewer_updates(config: TrainConfig) -> str | None:
     """Describes the updates per step, for algorithms that have fewer of them with more environments."""
-    options, lane = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs), lane_of(config)
+    options, lane = config.options(), lane_of(config)
     many_steps = 1_000_000 * config.num_envs
     usual, now = (lane.count_updates(options, many_steps, number) for number in (1, config.num_envs))
     if now >= usual:
@@ -80,7 +80,7 @@ def atari_returns(config: TrainConfig) -> str | None:
 
 def more_steps(config: TrainConfig, total: int) -> str | None:
     """Reports whole rollouts that exceed the steps of the run by a tenth or more."""
-    options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
+    options = config.options()
     if not hasattr(options, "num_steps"):
         return None
     rollout = options.num_steps * config.num_envs

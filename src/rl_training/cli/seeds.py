@@ -34,7 +34,7 @@ def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
 def seed_configs(config: TrainConfig, seeds: Sequence[int]) -> list[TrainConfig]:
     """The config of each seed, with `seed_<s>` in the output directory as its run directory."""
     from rl_training.experiment.manager import ExperimentManager
-    from rl_training.experiment.run import default_directory
+    from rl_training.experiment.run_directory import default_directory
 
     if config.output_dir is None:
         parent = default_directory(config, seeds_name(seeds))

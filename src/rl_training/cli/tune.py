@@ -150,7 +150,7 @@ def trial_options(executor: ExecutorOptions, plan: TunePlan) -> ExecutorOptions:
 
 
 def default_output(config: TrainConfig) -> Path:
-    from rl_training.experiment.run import default_directory
+    from rl_training.experiment.run_directory import default_directory
 
     run = default_directory(config)
     return run.with_name(f"tune-{run.name.removesuffix(f'-s{config.seed}')}")

@@ -18,7 +18,7 @@ from rl_training.data.spaces import batched, is_named, named_rows, observations_
 from rl_training.envs.creation.given import Given
 from rl_training.envs.creation.making import EnvFactory
 from rl_training.envs.same_spaces import require_same_spaces
-from rl_training.experiment.config.registry import build_learner, config_type
+from rl_training.experiment.config.registry import build_learner
 from rl_training.experiment.config.train_config import TrainConfig, parse_stored_config
 from rl_training.experiment.machine import device_of, using_threads
 from rl_training.experiment.result import is_run
@@ -277,7 +277,7 @@ def agent_from(checkpoint: Checkpoint, *, device: str, trust: Trust) -> Agent:
     require_trusted(learner_modules(info["config"]), trust, checkpoint.path)
     config, spec = parse_stored_config(info["config"]), EnvSpec.from_json(info["spec"])
     with streams.fork(0, "load"):
-        learner = build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs)).to(device_of(device))
+        learner = build_learner(config.algo, spec, config.options()).to(device_of(device))
     saved = checkpoint.group("learner")
     load_tensors(dict(learner.named_parameters()), saved["parameters"])
     load_tensors(dict(learner.named_buffers()), saved.get("buffers", {}))

@@ -75,7 +75,7 @@ def assemble(
     """
     config, lane = configs[0], lane_of(configs[0])
     check_online_columns(config)
-    options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
+    options = config.options()
     dataset, change, fingerprint = load_run_dataset(config, None if start is None else start.info, fingerprint)
     with ExitStack() as opened:
         pool, pools = new_pools(configs, warn, start, choices, opened) if lane.acts else (None, ())

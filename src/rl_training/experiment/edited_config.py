@@ -6,9 +6,10 @@ from typing import Any
 
 from rl_training.envs.creation.fingerprints import FIXED, OTHER, changes
 from rl_training.experiment.agent import read_record
+from rl_training.experiment.config.differences import config_differences
 from rl_training.experiment.config.messages import ConfigError, shown
 from rl_training.experiment.config.overrides import MAY_CHANGE
-from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
+from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run_directory import ELSEWHERE, RunDirectory
 from rl_training.experiment.trust import warn_of_changed_source
 from rl_training.messages import Warn, command

@@ -71,8 +71,7 @@ def warn_of_no_updates(config: TrainConfig, state: TrainerState, steps: int | No
 
 
 def _no_updates(config: TrainConfig, steps: int | None) -> str:
-    options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
-    lane = lane_of(config)
+    options, lane = config.options(), lane_of(config)
     start = lane.first_update(options)
     if not start or (steps is not None and steps >= lane.steps_to_update(options, config.num_envs)):
         return ""

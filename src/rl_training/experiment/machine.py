@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from rl_training.envs.pools.arithmetic import usual_arithmetic
-from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
 from rl_training.platforms import keep_freed_memory
@@ -121,9 +120,8 @@ def has_compiler() -> bool:
 
 def count_updates(config: TrainConfig) -> int:
     """Returns the number of updates in the whole run."""
-    options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
     steps = config.total_timesteps + config.online_steps * config.updates_per_step
-    count = lane_of(config).count_updates(options, steps, config.num_envs)
+    count = lane_of(config).count_updates(config.options(), steps, config.num_envs)
     return count if config.max_updates is None else min(count, config.max_updates)
 
 

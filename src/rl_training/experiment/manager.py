@@ -11,7 +11,8 @@ import numpy as np
 from rl_training.experiment.config.messages import shown
 from rl_training.experiment.config.train_config import TrainConfig, load_config, parse_config
 from rl_training.experiment.machine import kept_torch_settings
-from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
+from rl_training.experiment.run import TrainResult, resume_run, run_training
+from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seeds.sweep import train_seeds
 from rl_training.experiment.trust import Trust, approve_typed
 from rl_training.runtime.engine import Callback
@@ -37,7 +38,7 @@ class ExperimentManager:
 
     @property
     def run_dir(self) -> Path:
-        return Path(self.config.output_dir or default_directory(self.config))
+        return RunDirectory.of(self.config).path
 
     @kept_torch_settings()
     def train(

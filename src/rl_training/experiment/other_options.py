@@ -7,10 +7,11 @@ from torch import Tensor
 from rl_training import streams
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.updater import Updater
+from rl_training.experiment.config.differences import config_differences
 from rl_training.experiment.config.messages import ConfigError, shown
 from rl_training.experiment.config.overrides import MAY_CHANGE
-from rl_training.experiment.config.registry import build_learner, config_type
-from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
+from rl_training.experiment.config.registry import build_learner
+from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.datasets import check_phases
 from rl_training.experiment.result import is_run
 from rl_training.experiment.trust import learner_modules, modules_of, require_trusted
@@ -119,7 +120,7 @@ def _apply(updater: Updater, step: int, before: TrainConfig, now: TrainConfig, s
 def _initial(config: TrainConfig, spec: EnvSpec, step: int) -> Learner:
     """Returns a new learner, in the phase that the run has reached."""
     with streams.fork(0, "load"):
-        learner = build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs))
+        learner = build_learner(config.algo, spec, config.options())
     if config.online_steps and step > config.total_timesteps:
         learner.start_online()
     return learner

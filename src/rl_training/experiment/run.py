@@ -23,7 +23,7 @@ from rl_training.experiment.processes.startup import assembly_wait, first_update
 from rl_training.experiment.result import UNFINISHED, TrainResult, nothing_trained
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import Starts, find_starts, set_aside, started_from
-from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory, explained
+from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, explained
 from rl_training.experiment.trust import Trust, remember
 from rl_training.experiment.user_errors import reason_of
 from rl_training.messages import Warn, print_warning
@@ -37,7 +37,7 @@ from rl_training.runtime.population import Members
 from rl_training.runtime.state import DivergedError, TrainerState
 from rl_training.waiting import announce_first_call, show_line, waiting_for
 
-__all__ = ["TrainResult", "default_directory", "resume_run", "run_population", "run_training"]
+__all__ = ["TrainResult", "resume_run", "run_population", "run_training"]
 
 Start = Checkpoint | Path | str | None
 
@@ -54,7 +54,7 @@ def run_training(
         remember(config, warn)
     parsed = parse_config(config)
     if fresh and start_from is not None:
-        _require_kept(start_from, Path(parsed.output_dir or default_directory(parsed)))
+        _require_kept(start_from, RunDirectory.of(parsed).path)
     return _run([parsed], None, callbacks, fresh=fresh, quiet=quiet, start_from=start_from, warn=warn)[0]
 
 
@@ -87,7 +87,7 @@ def _run(
     quiet: bool, start_from: Start, warn: Warn, resumed: bool = False,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains the runs of these configs, as a population if there are several, up to `steps` or to their end."""
-    directories = [RunDirectory(config.output_dir or default_directory(config)) for config in configs]
+    directories = [RunDirectory.of(config) for config in configs]
     listed = listed_callbacks(callbacks)
     with ExitStack() as stack:
         edited = _lock(directories, configs, stack, fresh=fresh, warn=warn)

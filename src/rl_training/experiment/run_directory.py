@@ -1,9 +1,12 @@
 """The directory of a run: its files, its lock and its config."""
 
+from __future__ import annotations
+
 import fnmatch
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.agent import CHECKPOINTS
+from rl_training.experiment.config.differences import config_differences
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import (
     TrainConfig,
-    config_differences,
     config_yaml,
     load_config,
     parse_stored_config,
@@ -79,6 +82,11 @@ class RunDirectory:
         self.path = Path(path)
         self.checkpoints = self.path / CHECKPOINTS
         self.metrics = self.path / METRICS
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> RunDirectory:
+        """The directory that this config trains in: its `output_dir`, or the default one."""
+        return cls(config.output_dir or default_directory(config))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -220,6 +228,26 @@ def new_name(path: Path, unless: Callable[[Path], bool] = lambda path: False) ->
     """Returns the path itself or `path-2`, `path-3`, …: the first that does not exist, or for which `unless` holds."""
     names = (path.with_name(f"{path.name}-{number}") if number > 1 else path for number in count(1))
     return next(name for name in names if not name.exists() or unless(name))
+
+
+def default_directory(config: TrainConfig, seeds: str = "") -> Path:
+    """Returns `runs/<algo>-<env>-s<seed>`; characters that file systems or shells treat specially become `-`.
+
+    A run that an earlier version has started keeps its name: there, only `/` was replaced.
+    """
+    subject = config.env_id or (Path(config.dataset).stem if isinstance(config.dataset, str) else "data")
+    ending = f"s{seeds or config.seed}"
+    earlier = Path("runs") / f"{config.algo}-{subject.replace('/', '-')}-{ending}"
+    words = (re.sub(r"[^\w.+-]+", "-", word).strip("-") for word in (config.algo, subject))
+    path = Path("runs") / "-".join([*words, ending])
+    return earlier if not path.exists() and _exists(earlier) else path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # not a file name on this system
+        return False
 
 
 def make_directory(path: Path) -> None:

@@ -1,10 +1,8 @@
 """One training run in its directory: log, callbacks, checkpoints and result."""
 
 import math
-import re
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rl_training.envs.creation.modules import env_source
@@ -215,23 +213,3 @@ def run_record(config: TrainConfig, parts: Assembly) -> dict[str, Any]:
     made = {"kind": "id", "can_be_repeated": True} if config.given is None else config.given.record()
     environment = {"name": config.env_id, **made}  # how it was created, and whether the config can create it again
     return {**facts(), **named, "env_source": env_source(config.env_id), "environment": environment}
-
-
-def default_directory(config: TrainConfig, seeds: str = "") -> Path:
-    """Returns `runs/<algo>-<env>-s<seed>`; characters that file systems or shells treat specially become `-`.
-
-    A run that an earlier version has started keeps its name: there, only `/` was replaced.
-    """
-    subject = config.env_id or (Path(config.dataset).stem if isinstance(config.dataset, str) else "data")
-    ending = f"s{seeds or config.seed}"
-    earlier = Path("runs") / f"{config.algo}-{subject.replace('/', '-')}-{ending}"
-    words = (re.sub(r"[^\w.+-]+", "-", word).strip("-") for word in (config.algo, subject))
-    path = Path("runs") / "-".join([*words, ending])
-    return earlier if not path.exists() and _exists(earlier) else path
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # not a file name on this system
-        return False

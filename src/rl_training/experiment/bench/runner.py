@@ -9,9 +9,9 @@ from rl_training.experiment.agent import CHECKPOINTS
 from rl_training.experiment.bench.cell import CellRun
 from rl_training.experiment.bench.held_out import require_test_data
 from rl_training.experiment.bench.plan import PLAN, SCORING, BenchPlan, plan_differences, plan_yaml, read_plan
+from rl_training.experiment.config.differences import config_differences
 from rl_training.experiment.config.messages import ConfigError, did_you_mean
 from rl_training.experiment.config.overrides import EFFECTIVE, MAY_CHANGE
-from rl_training.experiment.config.train_config import config_differences
 from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.executors.work_log import WarnOnce

@@ -110,10 +110,6 @@ def _check_lane(learner: type[Learner], name: str) -> None:
         raise TypeError(f"algo {name}: the lane {chosen} needs an expert's dataset; set needs_expert = True")
 
 
-def config_type(name: str) -> type[AlgorithmConfig]:
-    return get_algorithm_spec(name).config_type
-
-
 def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
     """Builds a learner for these spaces. The error for unsuitable spaces lists algorithms that accept them."""
     algorithm = get_algorithm_spec(name)

@@ -13,7 +13,6 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PrivateAttr, 
 
 from rl_training.experiment.config import dataset_config, messages, other_libraries
 from rl_training.experiment.config.dataset_config import ActionRange, Dataset, DatasetRecipe, Faults, RewardTransform
-from rl_training.experiment.config.differences import differences
 from rl_training.experiment.config.fields import (
     CallbackNames,
     Count,
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConfigError", "DatasetRecipe", "EarlyStopping", "RewardTransform", "Schedule", "TrainConfig", "apply_overrides",
-    "config_differences", "config_yaml", "copy_config", "load_config", "packaged_config_text", "packaged_configs",
-    "parse_config", "parse_stored_config",
+    "config_yaml", "copy_config", "load_config", "packaged_config_text", "packaged_configs", "parse_config",
+    "parse_stored_config",
 ]  # fmt: skip
 
 
@@ -157,6 +156,12 @@ class TrainConfig(Section):
             return None
         return EnvFactory(self.env_id, self.env_kwargs, self.env_wrappers, self.env_id, self.action_range)
 
+    def options(self) -> AlgorithmConfig:
+        """Returns the options of the algorithm."""
+        from rl_training.experiment.config import registry  # imports torch
+
+        return registry.get_algorithm_spec(self.algo).config_type(**self.algo_kwargs)
+
     @property
     def duration(self) -> int:
         """Offline and online steps of the run together."""
@@ -235,7 +240,7 @@ def _options_type(algo: object) -> tuple[type[AlgorithmConfig] | None, list[str]
     if not isinstance(algo, str) or not algo:
         return None, []  # TrainConfig reports it
     if algo in names or module_in(algo) is not None:
-        return registry.config_type(algo), []
+        return registry.get_algorithm_spec(algo).config_type, []
     hint = other_libraries.algorithm_here(algo) or messages.did_you_mean(algo, {name: name for name in names})
     return None, [f"algo: must be one of {', '.join(names)} or module:Class, got {shown(algo)}{hint}"]
 
@@ -284,12 +289,6 @@ def _set(values: dict[str, Any], path: list[str], value: Any) -> None:
             whole = ".".join(path[:depth])
             raise ConfigError(f"{'.'.join(path)}: {whole} is not a mapping, got {whole} = {shown(values)}")
     values[last] = value
-
-
-def config_differences(a: TrainConfig, b: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys with different values, and both values; ignores output_dir, and the options of two algorithms."""
-    ignored = {"output_dir"} if a.algo == b.algo else {"output_dir", "algo_kwargs"}
-    return differences(a.model_dump(mode="json", exclude=ignored), b.model_dump(mode="json", exclude=ignored))
 
 
 def config_yaml(config: TrainConfig) -> str:

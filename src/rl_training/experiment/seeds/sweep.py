@@ -17,7 +17,6 @@ from rl_training.experiment.run_directory import ELSEWHERE, RunDirectory
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
 from rl_training.experiment.seeds.works import divide, train_in_works
 from rl_training.experiment.starts import find_starts
-from rl_training.experiment.training_run import default_directory
 from rl_training.experiment.trust import changed_sources, warn_of_changed_source
 from rl_training.messages import print_warning
 from rl_training.processes import end_if_repeated
@@ -52,13 +51,13 @@ def train_seeds(
 
 def _warn_of_changed_sources(finished: Sequence[TrainConfig], waiting: Sequence[TrainConfig]) -> None:
     """Warns of environments that were edited since seeds finished, unless the training of the others will warn."""
-    old, new = ([read_record(_directory(config).path) for config in configs] for configs in (finished, waiting))
+    old, new = ([read_record(RunDirectory.of(config).path) for config in configs] for configs in (finished, waiting))
     warn_of_changed_source(*old, warn=print_warning, runs="the finished seeds", known=changed_sources(new))
 
 
 def _refuse_inside_run(configs: Sequence[TrainConfig]) -> None:
     """Raises ConfigError where new seeds would lie in the directory of a single run, which hides them."""
-    paths = [_directory(config).path for config in configs]
+    paths = [RunDirectory.of(config).path for config in configs]
     if is_run(paths[0].parent) and not any(path.exists() for path in paths):
         raise ConfigError(f"{paths[0].parent} holds a run of one seed; choose {ELSEWHERE} for several seeds")
 
@@ -66,7 +65,7 @@ def _refuse_inside_run(configs: Sequence[TrainConfig]) -> None:
 @contextmanager
 def _no_empty_directories(configs: Sequence[TrainConfig]) -> Iterator[None]:
     """After an error, removes the new directories of runs that were not started, and their new parent directory."""
-    runs = [_directory(config) for config in configs if not _directory(config).path.exists()]
+    runs = [RunDirectory.of(config) for config in configs if not RunDirectory.of(config).path.exists()]
     parents = {run.path.parent for run in runs if not run.path.parent.exists()}
     try:
         yield
@@ -86,16 +85,12 @@ def as_population(config: TrainConfig) -> bool:
 
 
 def _stored_result(config: TrainConfig) -> TrainResult | None:
-    directory = _directory(config)
+    directory = RunDirectory.of(config)
     stored = directory.read("result.json") if directory.path.is_dir() else None
     if stored is None:
         return None
     directory.check(config)
     return TrainResult.from_json(directory.path, stored)
-
-
-def _directory(config: TrainConfig) -> RunDirectory:
-    return RunDirectory(config.output_dir or default_directory(config))
 
 
 def train_in_processes(
@@ -149,7 +144,7 @@ def train_by_executor(
 
 def _check_checkpoints(config: TrainConfig) -> None:
     """Raises an error if the seed has saved checkpoints and none can be used, before any seed starts."""
-    directory = _directory(config)
+    directory = RunDirectory.of(config)
     if directory.path.is_dir():
         with directory.locked():
             find_starts([directory])
@@ -157,4 +152,4 @@ def _check_checkpoints(config: TrainConfig) -> None:
 
 def _without_result(config: TrainConfig) -> TrainResult:
     reason = "stopped before it had a result"
-    return TrainResult(_directory(config).path, None, {}, status="stopped", stop_reason=reason)
+    return TrainResult(RunDirectory.of(config).path, None, {}, status="stopped", stop_reason=reason)

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rl_training.experiment.config.differences import config_differences
 from rl_training.experiment.config.fields import Count, CountOrZero
 from rl_training.experiment.config.messages import ConfigError, validated
-from rl_training.experiment.config.train_config import TrainConfig, config_differences, load_config, parse_config
+from rl_training.experiment.config.train_config import TrainConfig, load_config, parse_config
 from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.experiment.trust import modules_of
 from rl_training.experiment.tuning.space import SearchSpace, parse_search
