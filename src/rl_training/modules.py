@@ -17,7 +17,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from rl_training.messages import describe_error
+from rl_training.messages import describe_error, did_you_mean
 
 NAME = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")  # module:Name
 LOCAL = "<local> "  # begins the name of an object that only its own script, notebook or function can create
@@ -62,8 +62,7 @@ def option_hint(create: Any, error: Exception, *, positional: int = 0) -> str:
     """
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error)) if isinstance(error, TypeError) else None
     options = list(parameters_of(create))[positional:]
-    near = [] if unknown is None else get_close_matches(unknown[1], options, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return "" if unknown is None else did_you_mean(unknown[1], options)
 
 
 def approve(modules: Iterable[str]) -> None:

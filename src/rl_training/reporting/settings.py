@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rl_training.experiment.config.messages import did_you_mean, shown
+from rl_training.experiment.config.messages import shown, similar_key
 from rl_training.experiment.config.overrides import EFFECTIVE, MAY_CHANGE
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.reporting.bench_cells import BenchCell
@@ -105,7 +105,7 @@ def _known(by: Sequence[str], configs: Sequence[Mapping[str, Any]]) -> list[str]
     for key in by:
         plain = key.removeprefix("algo_kwargs.")
         if plain not in names and plain not in FAMILY and configs:
-            raise ValueError(f"--by {key}: no run has this key{did_you_mean(plain, names)}")
+            raise ValueError(f"--by {key}: no run has this key{similar_key(plain, names)}")
         found.append(plain)
     return [key for key in found if key not in FAMILY]
 

@@ -10,7 +10,7 @@ from rl_training.experiment.bench.cell import CellRun
 from rl_training.experiment.bench.held_out import require_test_data
 from rl_training.experiment.bench.plan import PLAN, SCORING, BenchPlan, plan_differences, plan_yaml, read_plan
 from rl_training.experiment.config.differences import config_differences
-from rl_training.experiment.config.messages import ConfigError, did_you_mean
+from rl_training.experiment.config.messages import ConfigError, similar_key
 from rl_training.experiment.config.overrides import EFFECTIVE, MAY_CHANGE
 from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.executors.local import LocalExecutor
@@ -58,7 +58,7 @@ class Bench:
         """Runs one cell on this machine, beside others; `cells` has only this one from then on."""
         named = {cell.cell.name: cell for cell in self.cells}
         if name not in named:
-            near = did_you_mean(name, {each: each for each in named}) or f"; its cells are {', '.join(named)}"
+            near = similar_key(name, [*named]) or f"; its cells are {', '.join(named)}"
             raise ConfigError(f"{self.directory} has no cell {name!r}{near}")
         make_directory(self.directory)
         self._begin()

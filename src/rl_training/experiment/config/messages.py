@@ -1,6 +1,5 @@
 """Error messages for configs: which key is wrong, what is allowed, and the value given."""
 
-import difflib
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from rl_training.experiment.config.other_libraries import name_here, schedule_here
+from rl_training.messages import close_name
 
 Model = TypeVar("Model", bound=BaseModel)
 KeyPath: TypeAlias = "tuple[str | int, ...]"
@@ -52,11 +52,12 @@ def key_and_value(text: str, *, what: str, form: str = "KEY=VALUE") -> tuple[str
     return key, value
 
 
-def did_you_mean(word: str, known: Mapping[str, str]) -> str:
-    """A suggestion to append to an error message; empty if no known name is similar."""
-    names = {name.lower(): name for name in known}
-    similar = difflib.get_close_matches(word[:_LONGEST_WORD].lower().replace("-", "_"), names, n=1)
-    return f"; did you mean {known[names[similar[0]]]}?" if similar else ""
+def similar_key(word: str, known: Mapping[str, str] | Sequence[str]) -> str:
+    """`; did you mean key?` if a known key is similar, else nothing. A mapping has the form in which to write each."""
+    close = close_name(word[:_LONGEST_WORD].replace("-", "_"), known)
+    if close is None:
+        return ""
+    return f"; did you mean {known[close] if isinstance(known, Mapping) else close}?"
 
 
 def describe(
@@ -109,7 +110,7 @@ def _sentence(path: KeyPath, errors: list[Any], known: KnownKeys, elsewhere: Hin
     if first["type"] == "extra_forbidden":
         word, names = str(path[-1]), known(path[:-1])
         hint = name_here(word, names, first["input"]) or ("" if word in names else elsewhere(path))
-        return "unknown key" + (hint or did_you_mean(word, names))
+        return "unknown key" + (hint or similar_key(word, names))
     if first["type"] == "missing":
         return "is required"
     allowed = list(dict.fromkeys(_allowed(item) for item in errors))

@@ -5,7 +5,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rl_training.experiment.config.messages import ConfigError, did_you_mean, shown
+from rl_training.experiment.config.messages import ConfigError, shown, similar_key
 from rl_training.experiment.config.yaml_text import read_yaml
 from rl_training.messages import describe_system_error
 
@@ -21,7 +21,7 @@ def packaged_configs() -> list[str]:
 def packaged_config_text(name: str) -> str:
     names = packaged_configs()
     if name not in names:
-        hint = did_you_mean(name, {known: known for known in names})
+        hint = similar_key(name, names)
         raise ConfigError(f"no packaged config {shown(name)}{hint} (rl-training configs ls lists them)")
     return (_home() / f"{name}.yaml").read_text(encoding="utf-8")
 

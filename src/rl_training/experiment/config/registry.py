@@ -3,7 +3,6 @@
 A name is one of the catalogue or of an installed package (see `plugins`), or `module:Class` of the user's own.
 """
 
-import difflib
 import sys
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import torch
 
 from rl_training.algorithms import CATALOGUE, AlgorithmConfig, Learner
 from rl_training.experiment.config.plugins import load_plugin, plugins
-from rl_training.messages import print_warning
+from rl_training.messages import did_you_mean, print_warning
 from rl_training.models import Normalizer
 from rl_training.modules import load_object
 from rl_training.types import ACTION_SPACES, EnvSpec, ParameterGroup
@@ -63,9 +62,8 @@ def _outside(name: str) -> Any:
         return load_object(name, "algo")
     if name in plugins():
         return load_plugin(name)
-    near = difflib.get_close_matches(name, algorithm_names(), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(algorithm_names())}"
-    raise ValueError(f"no algorithm {name!r}; {hint}")
+    hint = did_you_mean(name, algorithm_names()) or f"; there are {', '.join(algorithm_names())}"
+    raise ValueError(f"no algorithm {name!r}{hint}")
 
 
 def check_learner(learner: Any, name: str = "") -> type[Learner]:

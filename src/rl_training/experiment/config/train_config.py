@@ -241,7 +241,7 @@ def _options_type(algo: object) -> tuple[type[AlgorithmConfig] | None, list[str]
         return None, []  # TrainConfig reports it
     if algo in names or module_in(algo) is not None:
         return registry.get_algorithm_spec(algo).config_type, []
-    hint = other_libraries.algorithm_here(algo) or messages.did_you_mean(algo, {name: name for name in names})
+    hint = other_libraries.algorithm_here(algo) or messages.similar_key(algo, names)
     return None, [f"algo: must be one of {', '.join(names)} or module:Class, got {shown(algo)}{hint}"]
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rl_training.experiment.config.messages import ConfigError, did_you_mean
+from rl_training.experiment.config.messages import ConfigError, similar_key
 from rl_training.experiment.executors.base import ExecutorOptions
 
 SIGNAL_SECONDS = 90  # time to save before the time limit
@@ -62,7 +62,7 @@ def _check_key(key: str) -> None:
     if key in OURS:
         raise ConfigError(f"--slurm {key} is set by rl-training: {OURS[key]}")
     if key not in KEYS:
-        hint = did_you_mean(key, {each.replace("-", "_"): each for each in KEYS})
+        hint = similar_key(key, {each.replace("-", "_"): each for each in KEYS})
         raise ConfigError(f"--slurm has no key {key!r}{hint or '; use a long option of sbatch, such as partition'}")
 
 
