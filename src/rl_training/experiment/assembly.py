@@ -25,7 +25,7 @@ from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_run_dataset, with_returns
 from rl_training.experiment.lanes import check_dataset_columns, check_online_columns, lane_of
 from rl_training.experiment.machine import Choices
-from rl_training.experiment.timing.choosing import Measurement, count_epoch_updates, new_updates
+from rl_training.experiment.timing.choosing import NOT_TIMED, count_epoch_updates, measure_choices, new_updater
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.logging import LogMetrics
 from rl_training.runtime.callbacks.trackers.subject import Row
@@ -84,8 +84,10 @@ def assemble(
         training = dataset
         if dataset is not None and lane.offline:
             dataset, training = _prepared(config, dataset, learners, choices.device, start, warn)
-        measured = Measurement(training, show, warn) if measure else None
-        learners, updater, choices, compilation = new_updates(configs, learners, spec, choices, measured)
+        compilation = NOT_TIMED
+        if measure:
+            choices, compilation = measure_choices(configs, learners, spec, choices, training, show=show, warn=warn)
+        learners, updater = compilation.trained or (learners, new_updater(learners, choices))
         context = LaneContext(
             learners, updater.population or learners[0], spec, options, config.seed, torch.device(choices.device),
             compile=choices.compile, overlap=choices.overlap, pool=pool, dataset=training,
@@ -95,15 +97,12 @@ def assemble(
         )  # fmt: skip
         state = TrainerState(updater, _build(lane, context), total)
         torch.manual_seed(streams.derive(config.seed, "updates"))  # from here on the default generator is the updates'
-        parts = [
-            Assembly(learner, spec, state, choices, None, dataset, fingerprint, pool, compilation)
-            for learner, pool in zip_longest(learners, pools)
-        ]
+        members = [*enumerate(member_states(state))] if len(configs) > 1 else [(None, state)]
         opened.pop_all()
-    if len(parts) > 1:
-        for number, (part, own) in enumerate(zip(parts, member_states(state), strict=True)):
-            part.member, part.state = number, own
-    return state, parts
+    return state, [
+        Assembly(learner, spec, own, choices, number, dataset, fingerprint, pool, compilation.reason)
+        for (number, own), learner, pool in zip_longest(members, learners, pools)
+    ]
 
 
 def _build(lane: type[TrainingLane], context: LaneContext) -> Lane:
