@@ -18,6 +18,9 @@ class Interval(NamedTuple):
     def overlaps(self, other: "Interval") -> bool:
         return self.low <= other.high and other.low <= self.high
 
+    def widened(self, by: float) -> "Interval":
+        return Interval(self.low - by, self.high + by)
+
 
 def interquartile_mean(scores: ArrayLike) -> float:
     """Mean of the middle 50 % of all scores; a quarter, rounded down, is dropped at each end, as in rliable."""

@@ -66,7 +66,7 @@ def test_uneven_time_steps_have_their_own_discounts():
     fit = FQEFit(rows, data.spec, config, [policy], fits=3, seed=0)
     fit.run(300, [])
     assert float(fit.values().mean()) == pytest.approx(1 + 0.81 + 0.81**2, abs=0.25)  # with 0.9 it would be 2.71
-    assert float(fit.td_errors(rows, 0).mean()) == pytest.approx(0, abs=0.1)
+    assert float(fit.td_errors(0).mean()) == pytest.approx(0, abs=0.1)
 
 
 @pytest.fixture(scope="module")

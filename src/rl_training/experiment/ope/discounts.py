@@ -9,6 +9,8 @@ from typing import Any
 from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import Agent
 
+BY_COLUMN = "the column discounts of the data"
+
 
 def with_time(runs: Sequence[Path | str], agents: Sequence[Agent]) -> Agent:
     """The first agent that discounts by time, or else the first one; algorithms such as bc do not discount."""
@@ -41,14 +43,14 @@ def describe_discount(dataset: TransitionDataset, gamma: float, agent: Agent | N
     if "discount_steps" in dataset.columns:
         column, unit = (None, None) if agent is None else _time(agent)
         return f"{gamma:g} per " + ("time unit" if unit is None else f"{unit:g} of {column!r}")
-    return "the column discounts of the data" if "discounts" in dataset.columns else f"{gamma:g}"
+    return BY_COLUMN if "discounts" in dataset.columns else f"{gamma:g}"
 
 
 def discount_notes(agents: Sequence[Agent], gamma: float, discount: str) -> list[str]:
     """Discounts of training that differ from that of the estimates."""
     trained, notes = {getattr(agent.learner.config, "gamma", gamma) for agent in agents}, []
     they, are = ("the run was", "it is") if len(agents) == 1 else ("the runs were", "all are")
-    if discount == "the column discounts of the data":
+    if discount == BY_COLUMN:
         return []
     if trained != {gamma}:
         values = ", ".join(f"{each:g}" for each in sorted(trained))

@@ -15,17 +15,15 @@ from rl_training.experiment.config.messages import validated
 from rl_training.experiment.machine import device_of
 from rl_training.experiment.ope.coverage import unseen
 from rl_training.experiment.ope.discounts import require_used_gamma, with_time
-from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit
+from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit, fit_policies
 from rl_training.experiment.ope.importance import (
-    Episodes,
     EstimatorResult,
     Weights,
     doubly_robust,
     importance_weights,
     weighted_importance_sampling,
 )
-from rl_training.experiment.ope.intervals import behaviour_error, fitted_estimate, wider
-from rl_training.experiment.ope.policies import PolicyActions, load_dataset_for, resolve, with_policy_actions
+from rl_training.experiment.ope.policies import PolicyActions, load_dataset_for, resolve
 from rl_training.experiment.ope.probabilities import (
     Behaviour,
     NoWeights,
@@ -34,7 +32,6 @@ from rl_training.experiment.ope.probabilities import (
     policy_log_probs,
 )
 from rl_training.experiment.ope.remarks import fit_warnings, importance_warnings, range_warnings
-from rl_training.experiment.ope.single import require_counts
 from rl_training.experiment.trust import Trust
 from rl_training.runtime.engine import Callback
 from rl_training.statistics import Interval
@@ -83,11 +80,11 @@ def rank_policies(
     data = dataset if isinstance(dataset, TransitionDataset) else load_dataset_for(with_time(runs, agents), dataset)
     require_used_gamma(data, options)
     policies = [PolicyActions(resolve(agent, data)[0], action_samples, seed) for agent in agents]
-    require_counts(updates, members, data)
-    rows = with_policy_actions(data, policies, config.gamma).to(device)
-    fit = FQEFit(rows, data.spec, config, policies, fits=members, seed=seed)
-    fit.run(updates, callbacks)
-    ranking = Ranker(fit, data.to(device), rows, estimators, seed)
+    fit = fit_policies(
+        data, data.spec, config, policies,
+        updates=updates, members=members, seed=seed, device=device, callbacks=callbacks,
+    )  # fmt: skip
+    ranking = Ranker(fit, data.to(device), estimators, seed)
     facts = {"gamma": config.gamma, "episodes": len(fit.obs), "updates": updates, "members": members}
     found = [
         ranking.estimate(Path(run), number, policy, facts)
@@ -99,19 +96,15 @@ def rank_policies(
 class Ranker:
     """Estimates of each policy by every estimator, from the fits of all."""
 
-    def __init__(
-        self, fit: FQEFit, data: TransitionDataset, rows: TransitionDataset, estimators: Sequence[str], seed: int
-    ) -> None:
-        self.fit, self.data, self.rows, self.estimators, self.seed = fit, data, rows, estimators, seed
-        self.values, self.behaviour_error = fit.values(), behaviour_error(fit, rows)
-        self.episodes = Episodes(rows, fit.config.gamma)
+    def __init__(self, fit: FQEFit, data: TransitionDataset, estimators: Sequence[str], seed: int) -> None:
+        self.fit, self.data, self.estimators, self.seed = fit, data, estimators, seed
 
     def estimate(self, run: Path, number: int, policy: PolicyActions, facts: dict[str, Any]) -> PolicyEstimate:
-        estimate, interval = fitted_estimate(self.fit, number, self.behaviour_error)
+        estimate, interval = self.fit.estimate(number)
         estimates = {"fqe": EstimatorResult(estimate, interval), **self.by_importance(number, policy)}
         seen = unseen(self.data, policy, self.seed)
         warnings = [
-            *fit_warnings(self.fit, self.rows, number, seen), *range_warnings(self.rows, estimate, interval),
+            *fit_warnings(self.fit, number, seen), *range_warnings(self.fit.data, estimate, interval),
             *importance_warnings(estimates, self.data.incomplete),
         ]  # fmt: skip
         return PolicyEstimate(run, estimate, interval, warnings, estimates, {**facts, "unseen_actions": seen})
@@ -131,14 +124,14 @@ class Ranker:
             return {}
         found: dict[str, tuple[float, Interval | None]] = {}
         if "wis" in wanted:
-            value, interval = weighted_importance_sampling(self.rows, self.episodes, weights, self.seed)
-            known = wider(interval, self.fit_error if self.behaviour.cloned else 0.0)
+            value, interval = weighted_importance_sampling(self.fit.data, self.fit.episodes, weights, self.seed)
+            known = interval.widened(self.fit_error if self.behaviour.cloned else 0.0)
             # Products that are cut to a window bias WIS by an unknown amount.
             found["wis"] = (value, known if weights.window is None else None)
         if "dr" in wanted:
-            errors = self.fit.td_errors(self.rows, number)
-            value, interval = doubly_robust(self.episodes, weights, errors, self.values[number], self.seed)
-            found["dr"] = (value, wider(interval, self.fit_error))
+            errors = self.fit.td_errors(number)
+            value, interval = doubly_robust(self.fit.episodes, weights, errors, self.fit.values()[number], self.seed)
+            found["dr"] = (value, interval.widened(self.fit_error))
         return {
             name: EstimatorResult(*found[name], weights.effective, weights.window, self.behaviour.cloned)
             for name in wanted
@@ -146,7 +139,7 @@ class Ranker:
 
     def weights(self, policy: PolicyActions) -> Weights:
         log_probs = policy_log_probs(policy, self.data, at_bounds=logged_column(self.data) is None)
-        weights = importance_weights(self.episodes, log_probs - self.behaviour.log_probs)
+        weights = importance_weights(self.fit.episodes, log_probs - self.behaviour.log_probs)
         if not weights.is_useful:
             raise NoWeights("at some step no episode of the data takes the policy's action; it needs more data")
         return weights

@@ -19,7 +19,7 @@ MARGIN = 0.1  # of the range of returns, beyond which an estimate is an extrapol
 MIN_EPISODES = 10
 
 
-def fit_warnings(fit: FQEFit, data: TransitionDataset, policy: int, unseen: float) -> list[str]:
+def fit_warnings(fit: FQEFit, policy: int, unseen: float) -> list[str]:
     """Warnings about the fitted Q evaluation of one policy."""
     warnings, episodes = [], len(fit.obs)
     if unseen > MAX_UNSEEN:
@@ -27,12 +27,12 @@ def fit_warnings(fit: FQEFit, data: TransitionDataset, policy: int, unseen: floa
             f"in {unseen:.0%} of states the policy's action differs from all actions of the data in similar states "
             "(5% is usual): the estimate is unreliable there; use a policy closer to the data, or collect such actions"
         )
-    change = abs(float(fit.values()[policy].mean() - fit.earlier_values[policy].mean()))
+    change = fit.last_change(policy)
     if change > MAX_CHANGE * fit.value_std:
         warnings.append(
             f"the estimate still changed by {change:.4g} in the last fifth of the updates: use more updates (--updates)"
         )
-    beyond = weight_beyond_ends(data, fit.config.gamma)
+    beyond = weight_beyond_ends(fit.data, fit.config.gamma)
     if beyond > MAX_BEYOND:
         warnings.append(
             f"{beyond:.0%} of the behaviour's discounted time lies beyond the ends of truncated episodes: "

@@ -19,9 +19,8 @@ from rl_training.experiment.config.messages import validated
 from rl_training.experiment.machine import device_of
 from rl_training.experiment.ope.coverage import unseen
 from rl_training.experiment.ope.discounts import require_used_gamma
-from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit
-from rl_training.experiment.ope.intervals import behaviour_error, fitted_estimate
-from rl_training.experiment.ope.policies import HasAgent, PolicyActions, resolve, with_policy_actions
+from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, fit_policies
+from rl_training.experiment.ope.policies import HasAgent, PolicyActions, resolve
 from rl_training.experiment.ope.remarks import fit_warnings
 from rl_training.runtime.engine import Callback
 from rl_training.statistics import Interval, student_interval
@@ -32,7 +31,7 @@ class OffPolicyEstimate(NamedTuple):
     """Discounted returns from the first states of the episodes, in the rewards of the data."""
 
     estimate: float
-    interval: Interval  # 95%, see `fitted_estimate`; it does not cover states that the data do not visit
+    interval: Interval  # 95%, see `FQEFit.estimate`; it does not cover states that the data do not visit
     behaviour_return: float  # of the episodes; the rest of truncated ones is estimated
     behaviour_interval: Interval | None  # 95%; None for fewer than three episodes
     behaviour_undiscounted_return: float  # of all rows of the episodes, see `first_returns`
@@ -57,29 +56,20 @@ def evaluate_policy_offline(
     """
     config, device = validated(FQEConfig, options), device_of(device)
     actor, dataset, spec = resolve(policy, dataset)
-    require_counts(updates, members, dataset)
     require_used_gamma(dataset, options)
     actions = PolicyActions(actor, action_samples, seed)
-    data = with_policy_actions(dataset, [actions], config.gamma).to(device)
-    fit = FQEFit(data, spec, config, [actions], fits=members, seed=seed)
-    fit.run(updates, callbacks)
-    return _summary(fit, data, updates, unseen=unseen(dataset, actions, seed))
-
-
-def require_counts(updates: int, members: int, dataset: TransitionDataset) -> None:
-    for name, value, least in (("updates", updates, 1), ("members", members, 3), ("rows of data", len(dataset), 2)):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
-
-
-def _summary(fit: FQEFit, data: TransitionDataset, updates: int, *, unseen: float) -> OffPolicyEstimate:
-    estimate, interval = fitted_estimate(fit, 0, behaviour_error(fit, data))
-    returns = data.columns["returns_to_go"][data.first_rows].double()
+    fit = fit_policies(
+        dataset, spec, config, [actions],
+        updates=updates, members=members, seed=seed, device=device, callbacks=callbacks,
+    )  # fmt: skip
+    estimate, interval = fit.estimate(0)
+    returns = fit.data.columns["returns_to_go"][fit.data.first_rows].double()
+    unseen_actions = unseen(dataset, actions, seed)
     return OffPolicyEstimate(
         estimate, interval, behaviour_return=float(returns.mean()), behaviour_interval=mean_interval(returns),
-        behaviour_undiscounted_return=float(first_returns(data).mean()),
-        gamma=fit.config.gamma, episodes=len(returns), updates=updates, members=fit.fits,
-        unseen_actions=unseen, warnings=fit_warnings(fit, data, 0, unseen),
+        behaviour_undiscounted_return=float(first_returns(fit.data).mean()),
+        gamma=config.gamma, episodes=len(returns), updates=updates, members=members,
+        unseen_actions=unseen_actions, warnings=fit_warnings(fit, 0, unseen_actions),
     )  # fmt: skip
 
 
