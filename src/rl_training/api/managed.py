@@ -143,7 +143,7 @@ class ManagedAlgorithm:
         self._asked += steps or 0
         total = None if steps is None else self._asked
         trust: Trust = modules_of(self.config) if self._trust is None else self._trust  # None: the user's own config
-        return resume_run(agent.path.parent.parent, steps=total, trust=trust, given=self.config.given, **more)
+        return resume_run(agent.run_dir, steps=total, trust=trust, given=self.config.given, **more)
 
     def evaluate(
         self, num_episodes: int = 10, *, seed: int = 0, deterministic: bool | None = None,
@@ -174,10 +174,9 @@ class ManagedAlgorithm:
 
     def metrics(self, *, table: Table | None = None) -> Any:
         """Returns the logged metrics of the run as a data frame; see `read_metrics`."""
-        run = self.agent.path.parent.parent
         if self.agent.path.parent.name != CHECKPOINTS:
             raise ValueError("a saved agent has no log; read_metrics(RUN) reads that of its run")
-        return read_metrics(run, table=table)
+        return read_metrics(self.agent.run_dir, table=table)
 
     def save(self, path: Path | str) -> Path:
         """Copies the agent's checkpoint to `path`, a new directory."""

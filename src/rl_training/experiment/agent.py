@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rl_training import streams
 from rl_training.algorithms import Learner
@@ -50,9 +51,9 @@ class Agent(NamedTuple):
     spec: EnvSpec
     config: TrainConfig
     path: Path
-    trust: tuple[str, ...] = ()  # modules that its environment may import, besides those remembered
+    trust: tuple[str, ...] = ()  # modules that its environment may import, besides those trained with before
     step: int = 0
-    threads: int | None = None  # that PyTorch uses to act; None: as many as elsewhere
+    threads: int | None = None  # of PyTorch while it acts; None: the current number
 
     @torch.no_grad()
     def predict(
@@ -71,10 +72,7 @@ class Agent(NamedTuple):
             raise TypeError(f"memory must be a Memory of rl_training or None, got {type(memory).__name__}")
         if not isinstance(deterministic, bool | np.bool_):  # such as the state that other libraries take here
             raise TypeError(f"deterministic must be True or False, got {deterministic!r:.60}")
-        rows = self.rows(obs)
-        lead = self.lead_of(rows)
-        device = next(self.learner.parameters()).device
-        flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
+        flat, lead = self.batch(obs)
         require_valid_actions(self.learner.model, self.spec, flat)
         known = None if memory is None else memory.of(len(flat), self.learner.initial_memory)
         with using_threads(self.threads):
@@ -84,6 +82,17 @@ class Agent(NamedTuple):
         elif action.memory is not None:
             _warn_of_repeated_starts(self.learner)
         return own_actions(unscale_actions(action.actions, self.spec).cpu().numpy(), self.spec, lead)
+
+    @property
+    def run_dir(self) -> Path:
+        """The directory of its run, if its checkpoint is in one."""
+        return self.path.parent.parent
+
+    def batch(self, obs: Any) -> tuple[Tensor, tuple[int, ...]]:
+        """Returns observations as one batch [rows, ...] on the policy's device, and their leading shape."""
+        rows = self.rows(obs)
+        device = next(self.learner.parameters()).device
+        return torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device), self._lead_of(rows)
 
     def rows(self, obs: Any) -> np.ndarray[Any, Any]:
         """Checks observations in the environment's own form and converts them to rows of the library."""
@@ -98,7 +107,7 @@ class Agent(NamedTuple):
             raise ValueError("obs must hold pixels in 0..255")
         with np.errstate(over="ignore"):  # becomes infinite, which is refused below
             rows = values.astype(self.spec.obs_dtype, copy=False)
-        if rows.shape[len(self.lead_of(rows)) :] != self.spec.obs_shape:
+        if rows.shape[len(self._lead_of(rows)) :] != self.spec.obs_shape:
             raise ValueError(f"obs must end in shape {self.spec.obs_shape}, got {rows.shape}")
         if not (finite := np.isfinite(rows)).all():
             names = self.spec.obs_names or ()
@@ -137,10 +146,9 @@ class Agent(NamedTuple):
 
     def lead(self, obs: Any) -> tuple[int, ...]:
         """Leading shape of observations: () for a single one."""
-        return self.lead_of(self.rows(obs))
+        return self._lead_of(self.rows(obs))
 
-    def lead_of(self, rows: np.ndarray[Any, Any]) -> tuple[int, ...]:
-        """Leading shape of rows of the library, as `rows` returns them."""
+    def _lead_of(self, rows: np.ndarray[Any, Any]) -> tuple[int, ...]:
         return rows.shape[: rows.ndim - len(self.spec.obs_shape)]
 
     def evaluate(
@@ -173,7 +181,7 @@ class Agent(NamedTuple):
         else:  # the user has given the environment, but maybe not the wrappers
             modules = env_modules([], given.get("env_kwargs"), given.get("env_wrappers"))
         require_trusted(modules, self.trust, self.path)
-        warn_of_changed_source(read_record(self.path.parent.parent), warn=print_warning)
+        warn_of_changed_source(read_record(self.run_dir), warn=print_warning)
         return self.config.environment()
 
 

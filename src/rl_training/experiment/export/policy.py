@@ -74,9 +74,7 @@ def action_probabilities(agent: Agent, obs: Any) -> tuple[np.ndarray[Any, Any], 
 
     Each observation is the first of an episode. Raises ValueError for policies that are not categorical.
     """
-    rows = agent.rows(obs)
-    device = next(agent.learner.parameters()).device
-    flat = torch.as_tensor(rows.reshape(-1, *agent.spec.obs_shape)).to(device)
+    flat, lead = agent.batch(obs)
     _, quantities = decide(agent.learner, flat, None)
     if agent.spec.action_kind == "box" or "logits" not in quantities:
         raise ValueError(
@@ -84,7 +82,7 @@ def action_probabilities(agent: Agent, obs: Any) -> tuple[np.ndarray[Any, Any], 
             "a categorical policy, such as those of bc, iql, xql, ppo and sac"
         )
     choices = quantities["logits"].split(agent.spec.choice_sizes, -1)
-    return tuple(each.softmax(-1).cpu().numpy().reshape(*agent.lead_of(rows), -1) for each in choices)
+    return tuple(each.softmax(-1).cpu().numpy().reshape(*lead, -1) for each in choices)
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class EvaluationData:
         """Compares the file with those of the run's config, and its contents with those that the run recorded."""
         if any(Path(file).resolve() == Path(self.source).resolve() for file in files_of(agent)):
             return True
-        return read_record(agent.path.parent.parent).get("dataset") == self.fingerprint
+        return read_record(agent.run_dir).get("dataset") == self.fingerprint
 
     @cached_property
     def hashes(self) -> set[bytes]:
