@@ -46,7 +46,7 @@ LanePool = EnvPool | PopulationPool | TensorPool | PoolGroup[Any]
 
 
 @dataclass
-class Assembly:
+class RunParts:
     """The parts of one run; `fingerprint` is the hash of its dataset as loaded."""
 
     learner: Learner
@@ -67,7 +67,7 @@ class Assembly:
 def assemble(
     configs: Sequence[TrainConfig], choices: Choices, total: int, *, start: Checkpoint | None = None,
     fingerprint: str | None = None, measure: bool = False, show: Show | None = None, warn: Warn = print_warning,
-) -> tuple[TrainerState, list[Assembly]]:  # fmt: skip
+) -> tuple[TrainerState, list[RunParts]]:  # fmt: skip
     """Returns the trainer state and the parts of each run; configs that differ in the seed alone form a population.
 
     `start` is the checkpoint to resume from, and `fingerprint` that of the dataset that the run began with. With
@@ -100,7 +100,7 @@ def assemble(
         members = [*enumerate(member_states(state))] if len(configs) > 1 else [(None, state)]
         opened.pop_all()
     return state, [
-        Assembly(learner, spec, own, choices, number, dataset, fingerprint, pool, compilation.reason)
+        RunParts(learner, spec, own, choices, number, dataset, fingerprint, pool, compilation.reason)
         for (number, own), learner, pool in zip_longest(members, learners, pools)
     ]
 
@@ -182,7 +182,7 @@ def takes_masks(config: TrainConfig) -> bool:
 
 
 def new_callbacks(
-    config: TrainConfig, parts: Assembly, *, user: Sequence[Callback], writers: Sequence[Callable[[Row], None]],
+    config: TrainConfig, parts: RunParts, *, user: Sequence[Callback], writers: Sequence[Callable[[Row], None]],
     warn: Warn,
 ) -> list[Callback]:  # fmt: skip
     """Returns the callbacks in the order in which they are notified; saving comes after them."""
@@ -219,7 +219,7 @@ def _require_names(callbacks: Sequence[Callback]) -> None:
 
 
 def _evaluation(
-    config: TrainConfig, parts: Assembly, writers: Sequence[Callable[[Row], None]], warn: Warn
+    config: TrainConfig, parts: RunParts, writers: Sequence[Callable[[Row], None]], warn: Warn
 ) -> Evaluate | None:
     every, source = interval(config.eval_interval, config.duration, 10), config.environment()
     if source is None or not every:
@@ -266,7 +266,7 @@ def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], d
     return dict(sorted(schedules.items(), key=lambda item: item[0] != "learning_rate")), numbers
 
 
-def _budget(config: TrainConfig, parts: Assembly) -> int | None:
+def _budget(config: TrainConfig, parts: RunParts) -> int | None:
     budgets = [] if config.max_updates is None else [config.max_updates]
     if config.max_epochs is not None:
         if parts.dataset is None or parts.learner.needs_expert:

@@ -1,7 +1,7 @@
 """Starts, resumes and stops training runs: a single one, or several seeds as one population."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from rl_training.envs.creation.given import Given
 from rl_training.envs.interrupts import environment_calls
 from rl_training.envs.pools.workers import TooManyRestarts
 from rl_training.experiment.agent import find_checkpoint
-from rl_training.experiment.assembly import Assembly, assemble
+from rl_training.experiment.assembly import RunParts, assemble
 from rl_training.experiment.config.callbacks import listed_callbacks
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.edited_config import accept_edits, compare_environment
@@ -98,17 +98,17 @@ def _run(
             return results
         record = {} if fresh else directories[0].read("run.json") or {}
         starts = _starts(directories, start_from, record, fresh=fresh, warn=warn)
-        choices, is_new = _choices(configs[0], record, edited, starts.checkpoints[0], directories[0])
+        start = starts.checkpoints[0]
+        choices, is_new = _choices(configs[0], record, edited, start, directories[0])
         apply(choices)
         planned = record.get("total_timesteps") or configs[0].duration
         callbacks = [*listed, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
         total = max(steps or 0, planned)
-        _warn_of_other_seeds(record, [config.seed for config in configs], starts.checkpoints[0], total, warn)
-        began = {"start": starts.checkpoints[0], "fingerprint": record.get("dataset")}
-        state, members = _assembled(configs, choices, total, began, is_new, quiet, warn)
-        for parts in members:
-            stack.callback(parts.close)
-        runs = _training_runs(directories, configs, members, callbacks, starts=starts.checkpoints, warn=warn)
+        _warn_of_other_seeds(record, [config.seed for config in configs], start, total, warn)
+        state, parts = _assembled(configs, choices, total, start, record, measure=is_new, quiet=quiet, warn=warn)
+        for each in parts:
+            stack.callback(each.close)
+        runs = _training_runs(directories, configs, parts, callbacks, starts=starts.checkpoints, warn=warn)
         set_aside(directories, starts, warn)
         for run, config in zip(runs, configs, strict=True):
             run.directory.begin(config, fresh=fresh)  # not earlier: a wrong config must not delete a run
@@ -198,28 +198,31 @@ def _alone_or_together(seeds: Sequence[int]) -> str:
 
 
 def _assembled(
-    configs: Sequence[TrainConfig], choices: Choices, total: int, began: Mapping[str, Any], measure: bool, quiet: bool,
-    warn: Warn,
-) -> tuple[TrainerState, list[Assembly]]:  # fmt: skip
+    configs: Sequence[TrainConfig], choices: Choices, total: int, start: Checkpoint | None, record: dict[str, Any], *,
+    measure: bool, quiet: bool, warn: Warn,
+) -> tuple[TrainerState, list[RunParts]]:  # fmt: skip
     keep_compiled_code()
     show = None if quiet else show_line
     with waiting_for(assembly_wait(configs[0], choices.device), show):
-        return assemble(configs, choices, total, **began, measure=measure, show=show, warn=warn)
+        return assemble(
+            configs, choices, total, start=start, fingerprint=record.get("dataset"), measure=measure, show=show,
+            warn=warn,
+        )  # fmt: skip
 
 
 def _training_runs(
-    directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], members: Sequence[Assembly],
+    directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], parts: Sequence[RunParts],
     callbacks: Sequence[Callback], *, starts: Sequence[Checkpoint | None], warn: Warn,
 ) -> list[TrainingRun]:  # fmt: skip
-    if starts[0] is None and members[0].dataset is not None:
-        for warning in _data_warnings(configs[0], members[0].dataset, members[0].learner):
+    if starts[0] is None and parts[0].dataset is not None:
+        for warning in _data_warnings(configs[0], parts[0].dataset, parts[0].learner):
             warn(warning)
-        for note in members[0].dataset.notes:
+        for note in parts[0].dataset.notes:
             warn(f"dataset: {note}")
     user = callbacks if len(configs) == 1 else ()
     runs = [
-        TrainingRun(directory, config, parts, checkpoint=start, user=user, warn=warn)
-        for directory, config, parts, start in zip(directories, configs, members, starts, strict=True)
+        TrainingRun(directory, config, own, checkpoint=start, user=user, warn=warn)
+        for directory, config, own, start in zip(directories, configs, parts, starts, strict=True)
     ]
     for run in runs if len(runs) > 1 else ():
         run.record["population"] = [config.seed for config in configs]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rl_training.envs.creation.modules import env_source
 from rl_training.envs.same_spaces import changed_space
-from rl_training.experiment.assembly import Assembly, interval, new_callbacks
+from rl_training.experiment.assembly import RunParts, interval, new_callbacks
 from rl_training.experiment.config.callbacks import callbacks_of
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import differences, facts, versions
@@ -38,7 +38,7 @@ class TrainingRun:
     """
 
     def __init__(
-        self, directory: RunDirectory, config: TrainConfig, parts: Assembly, *, checkpoint: Checkpoint | None,
+        self, directory: RunDirectory, config: TrainConfig, parts: RunParts, *, checkpoint: Checkpoint | None,
         user: Sequence[Callback] = (), warn: Warn,
     ) -> None:  # fmt: skip
         self.directory, self.state, self.pool = directory, parts.state, parts.pool
@@ -54,9 +54,7 @@ class TrainingRun:
         self.log = next(callback for callback in callbacks if isinstance(callback, LogMetrics))
         segments, info = replay_segments(self.state), checkpoint_info(config, parts)
         if checkpoint is not None:
-            if checkpoint.info.get("dataset") != info["dataset"]:
-                raise ConfigError(OTHER_DATA if own is None else CHANGED_DATA)
-            _require_same_spaces(*(EnvSpec.from_json(each["spec"]) for each in (checkpoint.info, info)))
+            _require_fit(checkpoint, parts, OTHER_DATA if own is None else CHANGED_DATA)
             restored = (self.state, callbacks, checkpoint, segments)
             restore = partial(restore_elsewhere, config, parts.spec) if own is None else restore_trainer
             reasons = restore(*restored) + differences(checkpoint.info, info)
@@ -157,8 +155,11 @@ def explained(error: Exception, runs: Sequence[TrainingRun]) -> Exception:
     return next((NaNActionsError(f"{error}; {cause}") for cause in causes if cause), error)
 
 
-def _require_same_spaces(began: EnvSpec, now: EnvSpec) -> None:
-    if (changed := changed_space(began, now)) is not None:
+def _require_fit(checkpoint: Checkpoint, parts: RunParts, other_data: str) -> None:
+    """Raises ConfigError if the checkpoint was saved with another dataset or other spaces."""
+    if checkpoint.info.get("dataset") != parts.fingerprint:
+        raise ConfigError(other_data)
+    if (changed := changed_space(EnvSpec.from_json(checkpoint.info["spec"]), parts.spec)) is not None:
         raise ConfigError(changed)
 
 
@@ -194,7 +195,7 @@ def tracked(directory: RunDirectory, config: TrainConfig, start: int, tracker: s
     )  # fmt: skip
 
 
-def checkpoint_info(config: TrainConfig, parts: Assembly) -> dict[str, Any]:
+def checkpoint_info(config: TrainConfig, parts: RunParts) -> dict[str, Any]:
     """Returns the metadata of a checkpoint, enough to load the agent from the checkpoint alone."""
     return {
         "config": config.model_dump(mode="json"), "spec": parts.spec.to_json(), "versions": versions(),
@@ -202,7 +203,7 @@ def checkpoint_info(config: TrainConfig, parts: Assembly) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run_record(config: TrainConfig, parts: Assembly) -> dict[str, Any]:
+def run_record(config: TrainConfig, parts: RunParts) -> dict[str, Any]:
     """Returns the contents of run.json at the start of a run."""
     resume = "exact" if parts.pool is None else parts.pool.resume_kind
     choices = parts.choices._asdict()
