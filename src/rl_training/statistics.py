@@ -79,12 +79,12 @@ def _middles(scores: Scores, cut: int) -> Scores:
     return means
 
 
-def student_interval(mean: float, standard_error: float, freedom: int, *, confidence: float = 0.95) -> Interval:
-    """Student's t confidence interval with `freedom` degrees of freedom."""
+def student_interval(mean: float, standard_error: float, freedom: int) -> Interval:
+    """Student's t 95% confidence interval with `freedom` degrees of freedom."""
     if freedom < 2:
         raise ValueError(f"freedom must be at least 2, got {freedom}")
     # Cornish-Fisher series (Abramowitz & Stegun, 26.7.5): error below 1 % from 2 degrees of freedom, 0.01 % from 10.
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf(0.975)
     series = (
         z,
         (z**3 + z) / 4,

@@ -143,10 +143,10 @@ def _checkpoint_differences(a: Path, b: Path) -> list[str]:
 
 
 def _differences(a: Checkpoint, b: Checkpoint) -> list[str]:
-    differences = _tensor_differences(a, b)
+    found = _tensor_differences(a, b)
     if (a.path / STATE).read_bytes() != (b.path / STATE).read_bytes():
-        differences.append(f"{STATE} differs at step {a.step}")
-    return differences
+        found.append(f"{STATE} differs at step {a.step}")
+    return found
 
 
 def _tensor_differences(a: Checkpoint, b: Checkpoint) -> list[str]:
