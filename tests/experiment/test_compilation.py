@@ -15,7 +15,7 @@ from rl_training.data import TransitionDataset
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.experiment.timing import compilation
-from rl_training.experiment.timing.compilation import Limit, Timing, choose_compilation
+from rl_training.experiment.timing.compilation import Timing, choose_compilation
 from rl_training.experiment.timing.trial import TimedUpdates, random_rows, time_in_turns, trial_source
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -69,7 +69,7 @@ def fake(monkeypatch):
     monkeypatch.setattr(
         compilation, "time_in_turns", lambda trials, needed=0.0: [t.seconds_per_update() for t in trials]
     )
-    monkeypatch.setattr(compilation, "LIMITS", {"cpu": Limit(10.0, 10.0)})
+    monkeypatch.setattr(compilation, "MIN_SECONDS", {"cpu": 100.0})
     return trials
 
 
@@ -116,7 +116,7 @@ def test_a_failing_compiler_is_reported_and_the_run_goes_on_without(fake):
 
 
 def test_on_other_devices_nothing_is_timed(fake, monkeypatch):
-    monkeypatch.setattr(compilation, "LIMITS", {"cuda": Limit(1.0, 1.0)})
+    monkeypatch.setattr(compilation, "MIN_SECONDS", {"cuda": 1.0})
     assert not chosen(10_000_000).compile
     assert fake.made == []
 
@@ -216,7 +216,7 @@ def timed(monkeypatch):
     monkeypatch.setattr("rl_training.experiment.timing.trial.TIMED_SECONDS", 0.01)
     monkeypatch.setattr("rl_training.experiment.timing.trial.WARM_UP_SECONDS", 0.0)
     monkeypatch.setattr(compilation, "MIN_UPDATES", 1)
-    monkeypatch.setattr(compilation, "LIMITS", {"cpu": Limit(0.0, 1.0)})
+    monkeypatch.setattr(compilation, "MIN_SECONDS", {"cpu": 0.0})
     return lambda wins: monkeypatch.setattr(compilation, "MIN_GAIN", 0.0 if wins else np.inf)
 
 

@@ -125,12 +125,8 @@ def count_updates(config: TrainConfig) -> int:
     return count if config.max_updates is None else min(count, config.max_updates)
 
 
-def versions() -> dict[str, str]:
-    return dict(_versions())
-
-
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -81,13 +81,21 @@ def describe(
     return [*lines, f"and {more} more"] if more else lines
 
 
+def checked(model: type[Model], values: Mapping[Any, Any], **hints: Any) -> tuple[Model | None, list[str]]:
+    """Returns the model, or None and a line for each error; `hints` are arguments of `describe`."""
+    try:
+        return model.model_validate(dict(values)), []
+    except ValidationError as error:
+        return None, describe(error, values, **hints)
+
+
 def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
     """Raises ConfigError for values that do not fit a model of flat keys."""
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        known = {key: key for key in model.model_fields}
-        raise ConfigError("\n".join(describe(error, values, lambda section: known))) from None
+    known = {key: key for key in model.model_fields}
+    found, errors = checked(model, values, known=lambda section: known)
+    if found is None:
+        raise ConfigError("\n".join(errors))
+    return found
 
 
 def _path_in(values: Any, item: Any) -> KeyPath:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PrivateAttr, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, PrivateAttr, model_validator
 
 from rl_training.experiment.config import dataset_config, messages, other_libraries
 from rl_training.experiment.config.dataset_config import ActionRange, Dataset, DatasetRecipe, Faults, RewardTransform
@@ -207,11 +207,13 @@ def parse_config(values: object) -> TrainConfig:
     if options_type is not None:
         hints["elsewhere"] = partial(algorithms_with, algo=values["algo"])
 
-    config, found = _validated(TrainConfig, values, **hints)
+    config, found = messages.checked(TrainConfig, values, **hints)
     errors += found
     options = None
     if options_type is not None and isinstance(values.get("algo_kwargs", {}), Mapping):
-        options, found = _validated(options_type, values.get("algo_kwargs", {}), section=("algo_kwargs",), **hints)
+        options, found = messages.checked(
+            options_type, values.get("algo_kwargs", {}), section=("algo_kwargs",), **hints
+        )
         errors += found
     if config is None or options is None:
         raise ConfigError("\n".join(errors))
@@ -243,16 +245,6 @@ def _options_type(algo: object) -> tuple[type[AlgorithmConfig] | None, list[str]
         return registry.get_algorithm_spec(algo).config_type, []
     hint = other_libraries.algorithm_here(algo) or messages.similar_key(algo, names)
     return None, [f"algo: must be one of {', '.join(names)} or module:Class, got {shown(algo)}{hint}"]
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-def _validated(model: type[_Model], values: Mapping[Any, Any], **hints: Any) -> tuple[_Model | None, list[str]]:
-    try:
-        return model.model_validate(dict(values)), []
-    except ValidationError as error:
-        return None, messages.describe(error, values, **hints)
 
 
 def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str], **options: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`compile: auto`: a long run times its updates, compiles them if that may pay off, and keeps the faster ones."""
+"""`compile: auto`: a long run times its updates, compiles them if this can pay off, and keeps the faster version."""
 
 import hashlib
 import json
@@ -22,23 +22,13 @@ from rl_training.types import EnvSpec
 from rl_training.waiting import Show, waiting_for
 
 MIN_UPDATES = 10_000  # shorter runs are not timed
-MIN_GAIN = 1.05  # of compiled updates
-MIN_RETURN = 2.0  # seconds saved for each second of compiling, where an earlier run has measured the gain
-FROM_CACHE = 1 / 3  # time of compiling again, of that of the first time (10 of 26 to 45 s on an H200)
-
-
-class Limit(NamedTuple):
-    """The usual seconds of compiling, and how many times as long the updates must take to try it.
-
-    A trial without a gain then costs at most 1 / `times` of the run. Compiled updates take 0.4 to 0.6 of the time on
-    an H200 and 0.55 to 0.95 on a Xeon, most of them 0.9, so compiling pays off from 2.5 and 10 times its seconds on.
-    """
-
-    seconds: float
-    times: float
-
-
-LIMITS = {"cpu": Limit(40.0, 10.0), "cuda": Limit(35.0, 4.0)}  # by device type; on others nothing is compiled
+MIN_GAIN = 1.05  # compiled updates must be this many times as fast
+MIN_RETURN = 2.0  # seconds to save for each second of compiling, if an earlier run has measured the gain
+FROM_CACHE = 1 / 3  # compiling again takes about a third of the first time (10 s instead of 26 to 45 s on an H200)
+# Seconds that all updates of a run must take, by device type; on others nothing is compiled. Compiling takes about 40 s
+# for a CPU and 35 s for a GPU, so a trial without a gain costs at most a tenth or a quarter of the run. Compiled
+# updates take 0.4 to 0.6 of the time on an H200, and 0.55 to 0.95 on a Xeon, usually 0.9.
+MIN_SECONDS = {"cpu": 400.0, "cuda": 140.0}
 
 
 class Compilation(NamedTuple):
@@ -65,7 +55,9 @@ class StoredTiming:
         machine = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
         code = {name: version for name, version in versions().items() if name in ("rl-training", "torch")}
         facts = [first.name, first.config, len(learners), spec.to_json(), machine, torch.get_num_threads(), code]
-        facts += LIMITS[device.type]  # another version that compiles otherwise has other limits, and measures again
+        facts.append(
+            MIN_SECONDS[device.type]
+        )  # a version that compiles in another way has another limit and measures again
         name = f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}.json"
         self.path = None if folder is None else Path(folder) / "timings" / name
 
@@ -90,7 +82,7 @@ def choose_compilation(
     The learners, the dataset and the default random generators do not change. After an error nothing is compiled.
     """
     device = next(learners[0].parameters()).device
-    if device.type not in LIMITS or updates < MIN_UPDATES:
+    if device.type not in MIN_SECONDS or updates < MIN_UPDATES:
         return Compilation(False, f"off ({many(updates, 'update')})")
     stored = StoredTiming(learners, spec)
     known = stored.read()
@@ -99,17 +91,18 @@ def choose_compilation(
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             source = trial_source(learners, spec, dataset)
-            return _compared(learners, source, updates, stored, show)
-    except Exception as error:  # of the compiler, or of a learner that cannot be copied
+            return _compared(learners, source, updates, stored, known, show)
+    except Exception as error:  # by the compiler, or by a learner that cannot be copied
         problem = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
         warn(f"the updates are not compiled, because timing them failed ({problem}); set compile to on or off")
         return Compilation(False, f"off ({problem})")
 
 
 def _compared(
-    learners: Sequence[Learner], source: Any, updates: int, stored: StoredTiming, show: Show | None
-) -> Compilation:
-    plain, known = TimedUpdates(learners, source), stored.read()
+    learners: Sequence[Learner], source: Any, updates: int, stored: StoredTiming, known: Timing | None,
+    show: Show | None,
+) -> Compilation:  # fmt: skip
+    plain = TimedUpdates(learners, source)
     plain.warm_up()
     needed = _needed_seconds(plain.device, known) / updates
     (seconds,) = time_in_turns([plain], needed)
@@ -132,6 +125,5 @@ def _compared(
 def _needed_seconds(device: torch.device, known: Timing | None) -> float:
     """Returns the seconds that all updates of a run must take without compilation to try it."""
     if known is None:
-        limit = LIMITS[device.type]
-        return limit.seconds * limit.times
+        return MIN_SECONDS[device.type]
     return MIN_RETURN * known.cost / (1 - 1 / known.gain)
