@@ -68,7 +68,7 @@ def fsync_directory(directory: Path) -> None:
 
 
 def temporary_directory(parent: Path) -> Path:
-    """The name of a new hidden directory; what a crash leaves in one is deleted later."""
+    """The name of a new hidden directory; after a crash, a later save deletes it."""
     return parent / f"{TEMPORARY}{uuid.uuid4().hex}"
 
 

@@ -58,7 +58,7 @@ def parameters_of(create: Any) -> Mapping[str, inspect.Parameter]:
 def option_hint(create: Any, error: Exception, *, positional: int = 0) -> str:
     """Returns the suggestion to append to the error of a call with a misspelt option, or an empty text.
 
-    `create` is the class or function that was called; its first `positional` parameters are no options.
+    `create` is the class or function that was called; its first `positional` parameters are not options.
     """
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error)) if isinstance(error, TypeError) else None
     options = list(parameters_of(create))[positional:]
@@ -129,14 +129,14 @@ def search_path() -> list[str]:
 def module_files(name: str) -> tuple[Path, ...] | None:
     """Returns the files of the parent packages, outermost first, and of the module, with links resolved.
 
-    None if a part is not found, or is no file: built-in modules, and modules in zip archives.
+    None if a part is not found or is not a file: built-in modules, and modules in zip archives.
     """
     importlib.invalidate_caches()  # a file may be newer than the cached list of its folder
     files: list[Path] = []
     search: Iterable[str] | None = None  # None: sys.path
     parts = name.split(".")
     for end in range(1, len(parts) + 1):
-        if not parts[end - 1] or (end > 1 and search is None):  # an empty name, or a module that is no package
+        if not parts[end - 1] or (end > 1 and search is None):  # an empty name, or a module that is not a package
             return None
         spec = _find(".".join(parts[:end]), search)
         if spec is None:

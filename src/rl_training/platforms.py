@@ -14,7 +14,7 @@ WINDOWS = (
 
 
 def unsupported() -> str | None:
-    """Returns a sentence for systems without file locks and signals of POSIX."""
+    """Returns an error message on systems without the file locks and signals of POSIX, else None."""
     return WINDOWS if sys.platform in ("win32", "cygwin") else None
 
 

@@ -12,8 +12,8 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.process import BaseProcess
 
 POLL_SECONDS = 0.5
-ORPHAN_SECONDS = 2.0  # time to end in order after the parent process has ended
-# Its number, 3, is the limit in seconds where the interpreter is blocked. Windows does not have it.
+ORPHAN_SECONDS = 2.0  # time to end normally after the parent process has ended
+# Its number, 3, is also the seconds after which the kernel ends a blocked interpreter. Windows does not have it.
 ORPHANED = getattr(signal, "SIGQUIT", signal.SIGTERM)
 STARTER = "RL_TRAINING_STARTER"  # environment variable: a process id
 PR_SET_PDEATHSIG = 1
@@ -44,7 +44,7 @@ def describe_exit(code: int) -> str:
 
 @contextmanager
 def hidden_from(*signals: signal.Signals) -> Iterator[None]:
-    """Blocks signals in processes started here: during their start they would end them."""
+    """Blocks signals in processes started in the block, which the signals would end during their start."""
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield

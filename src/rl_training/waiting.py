@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-TERMINAL_SECONDS, LINE_SECONDS = 1.0, 10.0  # what takes less is not shown
+TERMINAL_SECONDS, LINE_SECONDS = 1.0, 10.0  # shorter waits are not shown
 Show = Callable[[str], None]
 
 
@@ -23,7 +23,7 @@ def waiting_for(what: str, show: Show | None) -> Iterator[None]:
         return
     seconds = TERMINAL_SECONDS if sys.stderr.isatty() else LINE_SECONDS
     timer = threading.Timer(seconds, show, [f"{what} …"])
-    timer.daemon = True  # must not keep a process alive that ends meanwhile
+    timer.daemon = True  # must not keep the process alive
     timer.start()
     try:
         yield
@@ -32,9 +32,9 @@ def waiting_for(what: str, show: Show | None) -> Iterator[None]:
 
 
 def announce_first_call(owner: Any, method: str, what: str, show: Show) -> None:
-    """Shows what the first call of a method waits for; later calls are those of the method itself."""
+    """Shows `what` while the first call of a method waits; later calls go to the method itself."""
     function = getattr(owner, method)
-    waits = iter([show])  # the first call alone, also if another wrapper around this one keeps it in place
+    waits = iter([show])  # used once, even if another wrapper around this one keeps it in place
 
     def first(*arguments: Any, **options: Any) -> Any:
         if vars(owner).get(method) is first:

@@ -53,7 +53,7 @@ class ManagedAlgorithm:
         self._agent: Agent | None = None
         self._trust: tuple[str, ...] | None = None  # trusted modules of a loaded config; None: the user's own config
         self._new_run = False  # whether training after `load` starts a new run, even if it could continue one
-        self._asked = 0  # steps that the calls of `learn` have asked for, all together
+        self._asked = 0  # sum of the steps that the calls of `learn` have asked for
 
     @classmethod
     def _refuse_other_arguments(cls, config: Any, others: Sequence[Any]) -> None:

@@ -71,7 +71,7 @@ def assemble(
     """Returns the trainer state and the parts of each run; configs that differ in the seed alone form a population.
 
     `start` is the checkpoint to resume from, and `fingerprint` that of the dataset that the run began with. With
-    `measure`, timing completes the choices, and `show` announces waits.
+    `measure`, the choices that are left to timing are measured. `show` reports waits.
     """
     config, lane = configs[0], lane_of(configs[0])
     check_online_columns(config)

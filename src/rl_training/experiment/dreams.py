@@ -112,6 +112,6 @@ def _posterior(learner: DreamerAlgorithm, rollouts: Rollouts) -> Latent:
 
 
 def _imagine(learner: DreamerAlgorithm, posterior: Latent, actions: Tensor, context: int) -> Latent:
-    """Predicts from the last posterior of the context, given the actions that follow."""
+    """Predicts latents from the last posterior of the context and the actions after it."""
     start = Latent(*(part[:, context - 1] for part in posterior))
     return learner.model.predict(start, actions[:, context - 1 : -1])

@@ -69,7 +69,7 @@ def apply(choices: Choices) -> None:
     """Sets PyTorch's threads and flushes denormal numbers; on CUDA, also sets TF32 and deterministic convolutions."""
     torch.set_num_threads(choices.threads)
     keep_freed_memory()
-    # Averages of zero gradients shrink to denormal numbers, with which many CPUs calculate a hundred times slower.
+    # Averages of zero gradients become denormal numbers, with which many CPUs compute a hundred times slower.
     for dtype in (np.float16, np.float32, np.float64):
         np.finfo(dtype)  # NumPy warns if it looks for the smallest denormal number later
     torch.set_flush_denormal(True)

@@ -31,8 +31,8 @@ class TrainResult:
     best_checkpoint: Path | None = None
     evaluation: dict[str, Any] | None = None
     stop_reason: str | None = None
-    env_restarts: int = 0  # workers of environments that died and were replaced, since the start of the run
-    signal: int | None = field(default=None, compare=False)  # that stopped the run
+    env_restarts: int = 0  # environment workers that died and were replaced, since the start of the run
+    signal: int | None = field(default=None, compare=False)  # number of the signal that stopped the run
     trained: bool = field(default=True, compare=False)  # False if the run had finished earlier
 
     def read_metrics(self, *, table: Table | None = None) -> Any:

@@ -32,7 +32,7 @@ from rl_training.runtime.metrics_table import METRICS
 LOCK_POLL_SECONDS = 0.1
 LOCK_SECONDS = 2  # processes that were killed keep a lock for a moment
 CHECKSUM = "sha256"  # key of run.json and result.json
-WITH_CHECKSUM = {"first_checkpoint", "env_restarts"}  # keys of files that have one; those of earlier versions have not
+WITH_CHECKSUM = {"first_checkpoint", "env_restarts"}  # earlier versions wrote neither these keys nor a checksum
 FIRST_CHECKPOINT = "first_checkpoint"  # key of run.json: the step of the first checkpoint, or null before it
 STARTED_FROM = "started_from"  # key of run.json: the checkpoint of another run
 FRESH = "--fresh (fresh=True in Python)"

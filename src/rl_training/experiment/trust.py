@@ -38,7 +38,7 @@ def learner_modules(config: Config) -> list[str]:
 
 
 def env_modules(env_ids: Iterable[object], options: Any, wrappers: Any = ()) -> list[str]:
-    """Returns the modules named in ids and wrappers, and in options, which some environments pass on."""
+    """Returns the modules named in ids and wrappers, and in options, from which some environments import."""
     ids = [module_of(each) for each in env_ids if isinstance(each, str) and not is_built_in(each)]
     texts = [re.match(r"([^\W\d]\w*(?:\.\w+)*):\w", text) for text in _texts([options, wrappers])]
     named = [text[1] for text in texts if text is not None and module_files(text[1]) is not None]
@@ -122,7 +122,7 @@ def _plain(module: str) -> str:
 
 
 def remember(config: TrainConfig, warn: Warn) -> None:
-    """Records that the user has named the modules of this config in `train`, with the files they have now."""
+    """Records the modules of a config that the user trains with, and their files."""
     approve(modules_of(config))
     found = {module: files for module in modules_of(config) if (files := module_files(module)) is not None}
     used = {module: [*map(str, files)] for module, files in found.items()}

@@ -21,14 +21,14 @@ DEBUG = " (--debug shows the traceback)"
 
 
 def reason_of(error: Exception) -> str:
-    """The message without the hint at the traceback, for the result of a run."""
+    """The message without the hint about the traceback, for result.json."""
     return message_of(error).removesuffix(DEBUG)
 
 
 def message_of(error: Exception) -> str:
     """The message alone for user errors, errors of this package and errors of the system about a file.
 
-    Any other error has its class name too, and the line of the user's code that it comes from, if there is one.
+    For other errors, also the class name, and the line of the user's code that raised it, if there is one.
     """
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {describe_system_error(error)}"
@@ -42,6 +42,6 @@ def message_of(error: Exception) -> str:
         return f"{cause}; {GPU_REMEDIES[type(error).__name__]}{DEBUG}"
     from rl_training.envs.checks.user_code import place_of_error  # imports gymnasium
 
-    place = place_of_error(error, installed=False)  # typer and torch are on the way to any error
+    place = place_of_error(error, installed=False)  # tracebacks pass through typer and torch
     where = "" if place is None else f" in {place}"
     return f"{type(error).__name__}: {error}{where}{DEBUG}"

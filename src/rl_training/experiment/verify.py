@@ -176,7 +176,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 
 
 def _is_left_out(name: str) -> bool:
-    """Whether a field differs between identical runs, or repeats another, which earlier versions did not write."""
+    """Whether a field may differ between identical runs, or is a copy that earlier versions did not write."""
     return name in TIME_FIELDS or name.startswith(FLAT)
 
 

@@ -77,7 +77,7 @@ def _whole_kind(value: Any) -> str:
     return "recipe" if isinstance(value, Mapping) else _kind(value)
 
 
-# The discriminator chooses the form first, so that errors mention only the form that was meant.
+# The discriminator chooses the form first, so that errors mention only the form that was given.
 DatasetPart = Annotated[
     Annotated[RecipePart, Tag("recipe")] | Annotated[FilePart, Tag("file")],
     Discriminator(_kind),

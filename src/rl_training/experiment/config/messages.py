@@ -70,7 +70,7 @@ def describe(
     errors: dict[KeyPath, list[Any]] = {}
     for item in error.errors(include_url=False, include_context=False):
         errors.setdefault(_path_in(values, item), []).append(item)
-    # A union reports the error of a part and of the whole; the part is more precise.
+    # A union reports errors of a part and of the whole; those of the part are more precise.
     parents = {path[:length] for path in errors for length in range(len(path))}
     paths = [path for path in errors if path not in parents]
     lines = []

@@ -5,7 +5,7 @@ from typing import Any
 
 SB3, D3RLPY, CLEANRL = "Stable-Baselines3", "d3rlpy", "CleanRL"
 
-# library -> its name -> names here; the first one that the algorithm has is suggested
+# library -> its name of an option -> names here; the first one that the algorithm has is suggested
 RENAMED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     SB3: {
         "n_steps": ("num_steps", "n_step"),
@@ -92,7 +92,7 @@ RENAMED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 SEVERAL = "`rl-training train --seeds 0-4` on the command line"
-# The same for names with a form of their own: what to do instead, if the algorithm has the option that is named.
+# Names without a direct counterpart: an option that the algorithm must have (or ""), and what to write instead.
 EXPLAINED: Mapping[str, tuple[str, str]] = {
     "policy": ("", f"{SB3}'s policy name is not needed: the network is chosen from the spaces; hidden_sizes sets it"),
     "policy_kwargs": ("hidden_sizes", f"{SB3}'s policy_kwargs=dict(net_arch=[64, 64]) is hidden_sizes=[64, 64] here"),
@@ -138,7 +138,7 @@ ALGORITHMS: Mapping[str, str] = {
     "sacn": "edac with eta=0",
 }
 
-# Options here that only some algorithms have.
+# Options of this library that only some algorithms have.
 _REPLAY_ONLY = "it relabels the transitions of a replay buffer; use sac, td3, dqn or another algorithm with one"
 OF_SOME: Mapping[str, str] = {"hindsight": _REPLAY_ONLY, "hindsight_goals": _REPLAY_ONLY}
 

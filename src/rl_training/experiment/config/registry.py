@@ -20,7 +20,7 @@ class AlgorithmSpec(NamedTuple):
     name: str
     lane: str
     action_kinds: tuple[str, ...]
-    takes_pixels: bool  # with one of its kinds of actions at least
+    takes_pixels: bool  # for at least one of its kinds of actions
     summary: str  # the first sentence of the algorithm's file
     learner: type[Learner]
     config_type: type[AlgorithmConfig]
@@ -90,7 +90,7 @@ def check_learner(learner: Any, name: str = "") -> type[Learner]:
 
 def _check_lane(learner: type[Learner], name: str) -> None:
     """Raises a TypeError if the lane is unknown, or needs another base class or an expert's dataset."""
-    from rl_training.runtime.lanes import LANES  # which imports environments
+    from rl_training.runtime.lanes import LANES  # imports environments
 
     chosen = learner.lane_class or learner.lane
     if chosen not in LANES:
@@ -151,7 +151,7 @@ def _check_normalizer(learner: Learner) -> None:
 
 
 def _alternatives(spec: EnvSpec, lane: str) -> str:
-    """Algorithms that accept these spaces: offline or online ones as requested."""
+    """Names the offline or online algorithms, as `lane`, that accept these spaces."""
     fitting = []
     for other in list_algorithm_specs():
         try:

@@ -36,7 +36,7 @@ def write_policy(policy: ExportedPolicy, path: Path) -> dict[str, Any]:
         return WRITERS[path.suffix](policy, path)
 
 
-# Files are opened here, because ONNX Runtime and PyTorch refuse paths that the locale does not show as text.
+# ONNX Runtime and PyTorch refuse paths that the locale cannot encode, so the openers read the files themselves.
 def open_policy(path: Path) -> Runnable:
     return OPENERS[path.suffix](path)
 

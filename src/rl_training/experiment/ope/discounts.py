@@ -13,7 +13,7 @@ BY_COLUMN = "the column discounts of the data"
 
 
 def with_time(runs: Sequence[Path | str], agents: Sequence[Agent]) -> Agent:
-    """The first agent that discounts by time, or else the first one; algorithms such as bc do not discount."""
+    """Returns the first agent that discounts by time, else the first one. Algorithms such as bc do not discount."""
     timed = {run: agent for run, agent in zip(runs, agents, strict=True) if _time(agent)[0] is not None}
     for run, agent in timed.items():
         if _time(agent) != _time(next(iter(timed.values()))):
@@ -47,7 +47,7 @@ def describe_discount(dataset: TransitionDataset, gamma: float, agent: Agent | N
 
 
 def discount_notes(agents: Sequence[Agent], gamma: float, discount: str) -> list[str]:
-    """Discounts of training that differ from that of the estimates."""
+    """Returns a note for each difference between the discounts of training and of the estimates."""
     trained, notes = {getattr(agent.learner.config, "gamma", gamma) for agent in agents}, []
     they, are = ("the run was", "it is") if len(agents) == 1 else ("the runs were", "all are")
     if discount == BY_COLUMN:

@@ -55,7 +55,7 @@ class PolicyBootstrap(EpisodeBootstrap):
 
 
 class FQEFit:
-    """FQE learners of every policy and fit, and their values of the first states.
+    """FQE learners of every policy and fit, and their values of the first states of the episodes.
 
     `data` has the actions of the policies, see `with_policy_actions`. The behaviour policy is fitted as well, after all
     others. The data show its return, and so the error of the fit.

@@ -40,7 +40,7 @@ class EstimatorResult:
 
 
 class Episodes:
-    """Values of the rows as a grid [episodes, steps]."""
+    """Arranges values of rows as a grid [episodes, steps]."""
 
     def __init__(self, data: TransitionDataset, gamma: float) -> None:
         starts = data.first_rows

@@ -72,7 +72,7 @@ def resolve(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Polic
 
 
 def differs(name: str, one: Any, other: Any) -> bool:
-    """Whether two values of an EnvSpec differ; unknown names fit all others."""
+    """Whether two values of an EnvSpec differ. Names of table columns are compared only if both are known."""
     return bool(one != other) and not (name in NAMES and None in (one, other))
 
 

@@ -110,8 +110,8 @@ def _log_prob(policy: Any, actions: Tensor, at_bounds: bool) -> Tensor:
 def clipped_log_prob(policy: Gaussian | SquashedGaussian, actions: Tensor, *, at_bounds: bool = True) -> Tensor:
     """Log-density of actions inside the bounds; log-probability of reaching a bound for those that are clipped to it.
 
-    Without `at_bounds`, which is this second case, actions at a bound would have the density of a Gaussian on one side
-    of a weight, and the unbounded density of a squashed one on the other.
+    The second case makes a Gaussian and a squashed Gaussian comparable, because the density of a squashed one is
+    unbounded at a bound. `at_bounds=False` computes densities everywhere.
     """
     squashed = isinstance(policy, SquashedGaussian)
     edge = EDGE if at_bounds else TINY

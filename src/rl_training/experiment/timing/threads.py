@@ -1,4 +1,4 @@
-"""Threads of a run on a CPU: 1, 2 or 4, by timing its updates."""
+"""Chooses the CPU threads of a run, 1, 2 or 4, by timing its updates."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""Updates of copies of a run's learners, for timing; the learners themselves and their random numbers do not change."""
+"""Times updates of copies of a run's learners; the learners and their random numbers do not change."""
 
 import copy
 import math
