@@ -25,9 +25,9 @@ from rl_training.experiment.config.dataset_config import (
     RewardTransform,
     TableOptions,
 )
+from rl_training.experiment.config.fields import EarlyStopping
 from rl_training.experiment.config.registry import get_algorithm_spec as get_algorithm_spec
 from rl_training.experiment.config.registry import list_algorithm_specs as list_algorithm_specs
-from rl_training.experiment.config.train_config import EarlyStopping
 from rl_training.experiment.config.train_config import TrainConfig as TrainConfig
 from rl_training.experiment.config.train_config import load_config as load_config
 from rl_training.experiment.manager import ExperimentManager as ExperimentManager

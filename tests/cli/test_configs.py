@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rl_training.experiment.config.train_config import packaged_config_text, packaged_configs
+from rl_training.experiment.config.packaged import packaged_config_text, packaged_configs
 
 
 def test_ls_names_every_config(cli):

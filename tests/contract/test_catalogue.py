@@ -12,7 +12,8 @@ import rl_training
 from rl_training import algorithms, runtime
 from rl_training.algorithms import CATALOGUE, ROWS
 from rl_training.api.stub import stubs
-from rl_training.experiment.config.train_config import load_config, packaged_configs, parse_config
+from rl_training.experiment.config.packaged import load_config, packaged_configs
+from rl_training.experiment.config.train_config import parse_config
 
 ROOT = Path(__file__).resolve().parents[2]
 

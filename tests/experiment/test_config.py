@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.experiment.config.dataset_config import FilePart, RecipePart
+from rl_training.experiment.config.dataset_config import DatasetRecipe, FilePart, RecipePart, RewardTransform
 from rl_training.experiment.config.train_config import (
     ConfigError,
-    DatasetRecipe,
-    RewardTransform,
     config_yaml,
     parse_config,
 )

@@ -65,8 +65,8 @@ def explain(
     ] = "",
 ) -> None:
     """List every option of an algorithm. Also lists its packaged configs and an example command."""
+    from rl_training.experiment.config.packaged import load_config, packaged_configs
     from rl_training.experiment.config.registry import get_algorithm_spec
-    from rl_training.experiment.config.train_config import load_config, packaged_configs
     from rl_training.modules import approve, module_in
 
     approve(filter(None, [module_in(algo)]))

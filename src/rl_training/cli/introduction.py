@@ -8,8 +8,9 @@ import typer
 
 from rl_training.envs.atari import is_atari
 from rl_training.envs.creation.making import spec_of
+from rl_training.experiment.config.dataset_config import DatasetRecipe
 from rl_training.experiment.config.registry import get_algorithm_spec
-from rl_training.experiment.config.train_config import DatasetRecipe, TrainConfig
+from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
 from rl_training.messages import many
 from rl_training.runtime.engine import Callback

@@ -15,9 +15,9 @@ from rl_training.data.datasets.tensors import transform_rewards
 from rl_training.data.datasets.validation import DatasetError
 from rl_training.envs.creation.making import EnvFactory, spec_of
 from rl_training.experiment.agent import load_agent
-from rl_training.experiment.config.dataset_config import FilePart, RewardTransform
+from rl_training.experiment.config.dataset_config import DatasetRecipe, FilePart, RewardTransform
 from rl_training.experiment.config.registry import get_algorithm_spec
-from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.lanes import lane_of
 from rl_training.messages import Warn
 from rl_training.runtime.lanes import ModelBasedLane

@@ -14,7 +14,8 @@ from rl_training.envs.pools.workers import TooManyRestarts
 from rl_training.experiment.agent import find_checkpoint
 from rl_training.experiment.assembly import RunParts, assemble
 from rl_training.experiment.config.callbacks import listed_callbacks
-from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
+from rl_training.experiment.config.dataset_config import DatasetRecipe
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.edited_config import accept_edits, compare_environment
 from rl_training.experiment.lanes import warn_of_no_updates
 from rl_training.experiment.machine import Choices, apply, choose

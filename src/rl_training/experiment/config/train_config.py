@@ -27,7 +27,7 @@ from rl_training.experiment.config.fields import (
 )
 from rl_training.experiment.config.known_keys import algorithms_with, known_keys
 from rl_training.experiment.config.messages import ConfigError, shown
-from rl_training.experiment.config.packaged import copy_config, load_config, packaged_config_text, packaged_configs
+from rl_training.experiment.config.packaged import load_config
 from rl_training.experiment.config.sections import SECTION, lift_network, with_backend
 from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
 from rl_training.modules import module_in
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from rl_training.envs.creation.making import EnvFactory
 
 __all__ = [
-    "ConfigError", "DatasetRecipe", "EarlyStopping", "RewardTransform", "Schedule", "TrainConfig", "apply_overrides",
-    "config_yaml", "copy_config", "load_config", "packaged_config_text", "packaged_configs", "parse_config",
+    "ConfigError", "TrainConfig", "apply_overrides", "config_yaml", "load_config", "parse_config",
     "parse_stored_config",
 ]  # fmt: skip
 
