@@ -34,7 +34,7 @@ ALLOWED_UPWARD = {
     # Cells of a benchmark, trials of a study and seeds by an executor run the command line in a process of their own.
     ("rl_training.experiment.bench.cell", "rl_training.cli"),
     ("rl_training.experiment.tuning.trial", "rl_training.cli"),
-    ("rl_training.experiment.seeds.works", "rl_training.cli"),
+    ("rl_training.experiment.seeds.jobs", "rl_training.cli"),
 }
 # These load modules by names that they compute: public names of a package, optional dependencies, the catalogue.
 COMPUTED_IMPORTS = {

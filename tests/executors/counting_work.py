@@ -1,4 +1,4 @@
-"""A work for tests of executors: `python -m counting_work RUN STEPS` counts to STEPS and saves each step.
+"""A command for tests of executors: `python -m counting_work RUN STEPS` counts to STEPS and saves each step.
 
 It continues after the last step it has saved. With STEPS 0 it never saves, with a negative number it fails.
 """

@@ -1,4 +1,4 @@
-"""Copies of a work's folder: complete checkpoints, no path outside the folder, and no file sent twice."""
+"""Copies of a command's folder: complete checkpoints, no path outside the folder, and no file sent twice."""
 
 from __future__ import annotations
 

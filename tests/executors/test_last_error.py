@@ -1,4 +1,4 @@
-"""The error in the log of a work that failed, and what to do when memory or disk space ran out."""
+"""The error in the log of a command that failed, and what to do when memory or disk space ran out."""
 
 from __future__ import annotations
 

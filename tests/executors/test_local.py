@@ -14,7 +14,7 @@ from rl_training.experiment.bench.plan import parse_plan
 from rl_training.experiment.bench.runner import Bench
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.executors import capacity, devices
-from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
+from rl_training.experiment.executors.base import Command, ExecutorOptions, Handle
 from rl_training.experiment.executors.devices import VISIBLE, Device
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.executors.opening import for_devices, open_executor
@@ -33,7 +33,7 @@ def two_gpus(monkeypatch) -> None:
     monkeypatch.setattr(devices, "list_devices", lambda: TWO_GPUS)
 
 
-class TwoWorks(Job):
+class TwoCommands(Job):
     """Two processes in turn, as the cell of a bench has them."""
 
     process: Handle | None = None
@@ -47,7 +47,7 @@ class TwoWorks(Job):
 
     def start(self) -> None:
         self.left -= 1
-        self.process = self.executor.submit(Work(self.folder.name, SLEEP, self.folder))
+        self.process = self.executor.submit(Command(self.folder.name, SLEEP, self.folder))
 
     def poll(self, *, stopping: bool) -> None:
         assert self.process is not None
@@ -58,7 +58,7 @@ class TwoWorks(Job):
 
 
 def environments() -> list[dict[str, str]]:
-    """The environments of the running processes that this process has started as works, as the kernel has them."""
+    """The environments of the running processes that this process has started as commands, as the kernel has them."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -67,7 +67,7 @@ def environments() -> list[dict[str, str]]:
         except OSError:  # it has ended, or is another user's
             continue
         variables = dict(part.partition("=")[::2] for part in text.split("\0"))
-        # A process that a work has forked shows the environment of the work until it starts its own program.
+        # A process that a command has forked shows the environment of the command until it starts its own program.
         if state != "Z" and parent == variables.get(STARTER) == str(os.getpid()):
             found.append(variables)
     return found
@@ -98,7 +98,7 @@ class Census:
 def test_no_device_ever_has_more_processes_than_slots(two_gpus, tmp_path, options, expected):
     executor = open_executor(ExecutorOptions(**options))
     assert isinstance(executor, LocalExecutor)
-    jobs = [TwoWorks(executor, tmp_path / str(number)) for number in range(8)]
+    jobs = [TwoCommands(executor, tmp_path / str(number)) for number in range(8)]
     census = Census()
     run_jobs(jobs, limit=executor.limit, watch=census)
     assert [job.left for job in jobs] == [0] * 8
@@ -129,13 +129,13 @@ def test_a_bench_of_eight_cells_keeps_to_the_slots_of_two_devices(two_gpus, tmp_
 
 def test_a_device_is_free_again_when_its_process_was_killed(tmp_path):
     executor = LocalExecutor(slots={"0": 1})
-    first = executor.submit(Work("a", SLEEP, tmp_path / "a"))
+    first = executor.submit(Command("a", SLEEP, tmp_path / "a"))
     with pytest.raises(RuntimeError, match="more than 1 jobs at a time"):
-        executor.submit(Work("b", SLEEP, tmp_path / "b"))
+        executor.submit(Command("b", SLEEP, tmp_path / "b"))
     first.kill()
     while first.poll() is None:
         pass
-    second = executor.submit(Work("b", SLEEP, tmp_path / "b"))
+    second = executor.submit(Command("b", SLEEP, tmp_path / "b"))
     second.kill()
     while second.poll() is None:
         pass

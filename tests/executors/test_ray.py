@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
+from rl_training.experiment.executors.base import Command, ExecutorOptions, Handle
 from rl_training.experiment.executors.opening import open_executor
 from rl_training.experiment.executors.ray.resources import Resources
 from rl_training.experiment.executors.ray.worker import TOKEN
@@ -32,7 +32,7 @@ Submit = Callable[..., Handle]
 
 @pytest.fixture(scope="module")
 def submit(ray_nodes) -> Iterator[Submit]:
-    """Submits a work that saves a checkpoint every 0.2 s; with two CPUs it runs on the node that shares no folder."""
+    """Submits a command that saves a checkpoint every 0.2 s; with two CPUs it runs where no folder is shared."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ray_nodes.variables.items():
             patch.setenv(name, value)
@@ -47,7 +47,7 @@ def submit(ray_nodes) -> Iterator[Submit]:
             executor._resources = Resources(cpus, gpus)  # type: ignore[attr-defined]
             output.mkdir(exist_ok=True)
             words = ("tiny_work", "--output", str(output), "--steps", str(steps), "--pause", str(pause), *more)
-            return executor.submit(Work("cell", words, output / "cell" / ".work"))
+            return executor.submit(Command("cell", words, output / "cell" / ".work"))
 
         yield submit
         executor.close()
@@ -199,11 +199,11 @@ def test_a_stopped_work_is_copied_back_and_continues_elsewhere(submit, ray_nodes
 DRIVER = """
 import sys, time
 from pathlib import Path
-from rl_training.experiment.executors.base import ExecutorOptions, Work
+from rl_training.experiment.executors.base import ExecutorOptions, Command
 from rl_training.experiment.executors.opening import open_executor
 executor = open_executor(ExecutorOptions("ray", address=sys.argv[1]))
 words = ("tiny_work", "--output", sys.argv[2], "--steps", "1000", "--pause", "0.2")
-handle = executor.submit(Work("cell", words, Path(sys.argv[2]) / "cell" / ".work"))
+handle = executor.submit(Command("cell", words, Path(sys.argv[2]) / "cell" / ".work"))
 time.sleep(1000)
 """
 
@@ -229,7 +229,7 @@ def test_nothing_outlives_a_driver_that_was_killed(ray_nodes, tmp_path):
         ({"memory": 2**50}, "no node of the Ray cluster has 1 CPU, 1048576.0 GiB of memory (a node has "),
     ],
 )
-def test_works_that_no_node_can_hold_are_refused(submit, options, message):
+def test_jobs_that_no_node_can_hold_are_refused(submit, options, message):
     assert not Resources(**options).fit_somewhere()
     assert Resources(**options).refusal().startswith(message)
 

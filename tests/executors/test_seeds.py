@@ -1,4 +1,4 @@
-"""`train --seeds` by an executor: its works, their division, results, errors and signals."""
+"""`train --seeds` by an executor: its jobs, their division, results, errors and signals."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from rl_training.cli import app
 from rl_training.cli.train import read_config
-from rl_training.experiment.executors.base import Handle, Work
+from rl_training.experiment.executors.base import Command, Handle
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.run import run_training
 from rl_training.experiment.run_directory import locked_file
+from rl_training.experiment.seeds.jobs import divide, train_command
 from rl_training.experiment.seeds.sweep import train_seeds
-from rl_training.experiment.seeds.works import divide, train_command
 
 BC = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
       "eval_interval": 10, "eval_episodes": 1, "algo_kwargs": {"hidden_sizes": [8], "batch_size": 16}}  # fmt: skip
@@ -79,7 +79,7 @@ class Own(gymnasium.Env):
                                             "max_episode_steps: 9}]", "early_stopping={patience: 2}"]),
     ],
 )  # fmt: skip
-def test_the_command_of_a_work_holds_the_whole_config(tmp_path, monkeypatch, target, given, overrides):
+def test_the_command_of_a_job_holds_the_whole_config(tmp_path, monkeypatch, target, given, overrides):
     (tmp_path / "own.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     config = read_config(target, {**given, "output_dir": str(tmp_path / "all")}, overrides, [])
@@ -117,19 +117,19 @@ def weights(run: Path) -> dict[str, bytes]:
 
 
 class Recorder(LocalExecutor):
-    """Keeps the names of the works that it has started."""
+    """Keeps the names of the jobs that it has started."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.names: list[str] = []
 
-    def submit(self, work: Work) -> Handle:
-        self.names.append(work.name)
-        return super().submit(work)
+    def submit(self, command: Command) -> Handle:
+        self.names.append(command.name)
+        return super().submit(command)
 
 
 @pytest.mark.usefixtures("forked_jobs")
-def test_seeds_in_works_end_as_single_runs_do_and_are_not_repeated(tmp_path, capfd):
+def test_seeds_in_jobs_end_as_single_runs_do_and_are_not_repeated(tmp_path, capfd):
     seeds = configs(tmp_path / "all", (0, 1))
     first = train_seeds(seeds, executor=LocalExecutor(2), quiet=False)
     assert [(r.run_dir.name, r.status, r.steps, r.trained) for r in first] == [
@@ -145,7 +145,7 @@ def test_seeds_in_works_end_as_single_runs_do_and_are_not_repeated(tmp_path, cap
 
 
 @pytest.mark.usefixtures("forked_jobs")
-def test_a_user_error_of_a_work_stops_all_and_leaves_no_directory(tmp_path):
+def test_a_user_error_of_a_job_stops_all_and_leaves_no_directory(tmp_path):
     executor = Recorder(1)
     with pytest.raises(ValueError, match="env_id 'CartPol-v1' not found"):
         train_seeds(configs(tmp_path / "all", [0, 1], {**PPO, "env_id": "CartPol-v1"}), executor=executor)
@@ -153,14 +153,14 @@ def test_a_user_error_of_a_work_stops_all_and_leaves_no_directory(tmp_path):
 
 
 @pytest.mark.usefixtures("forked_jobs")
-def test_another_failure_of_a_work_names_its_seeds(tmp_path):
+def test_another_failure_of_a_job_names_its_seeds(tmp_path):
     diverging = {**PPO, "algo_kwargs": {**PPO["algo_kwargs"], "learning_rate": 1e30}}  # type: ignore[dict-item]
     with pytest.raises(RuntimeError, match="seed 7: training diverged"):
         train_seeds(configs(tmp_path / "all", [7], diverging), executor=LocalExecutor(1))
 
 
 class Elsewhere(LocalExecutor):
-    """Runs every work in a process of its own, as on another machine."""
+    """Runs every job in a process of its own, as on another machine."""
 
     remote = True
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
+from rl_training.experiment.executors.base import Command, ExecutorOptions, Handle
 from rl_training.experiment.executors.opening import open_executor
 from rl_training.experiment.executors.slurm import executor as slurm
 from rl_training.experiment.executors.slurm import job as slurm_job
@@ -35,8 +35,8 @@ def opened(**options: Any) -> slurm.SlurmExecutor:
     return found
 
 
-def counting(run: Path, steps: int) -> Work:
-    return Work(run.name, ("counting_work", str(run), str(steps)), run / ".work")
+def counting(run: Path, steps: int) -> Command:
+    return Command(run.name, ("counting_work", str(run), str(steps)), run / ".work")
 
 
 def starts(run: Path) -> int:
@@ -53,7 +53,7 @@ def ends(*handles: Handle, seconds: float = 120) -> list[int | None]:
     return [handle.poll() for handle in handles]
 
 
-def test_works_are_one_job_array_that_runs_as_many_at_a_time_as_asked(tmp_path):
+def test_commands_are_one_job_array_that_runs_as_many_at_a_time_as_asked(tmp_path):
     executor = opened(jobs=2, cpus=1)
     handles = [executor.submit(counting(tmp_path / f"run_{index}", 5)) for index in range(3)]
     assert not any(handle.started for handle in handles)
@@ -131,9 +131,9 @@ def test_a_request_to_stop_ends_running_and_waiting_jobs(tmp_path):
 
 def test_a_job_that_does_not_end_after_a_request_is_cancelled(executor, tmp_path, monkeypatch):
     monkeypatch.setattr(slurm, "SAVE_SECONDS", 0.5)
-    work = Work("sleep", ("timeit", "-n1", "-r1", "-s", "import signal as s, time; s.signal(15, s.SIG_IGN)",
+    command = Command("sleep", ("timeit", "-n1", "-r1", "-s", "import signal as s, time; s.signal(15, s.SIG_IGN)",
                           "time.sleep(100)"), tmp_path / "run" / ".work")  # fmt: skip
-    handle = executor.submit(work)
+    handle = executor.submit(command)
     wait_for(lambda: handle.poll() is None and handle.started)
     time.sleep(2)
     handle.stop(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A work without torch for tests of executors: `python -m tiny_work --output DIR --steps N --pause S [--config FILE]`.
+"""A command without torch for tests: `python -m tiny_work --output DIR --steps N --pause S [--config FILE]`.
 
 It appends a line to DIR/cell/starts.txt, saves a checkpoint at each step, keeps two, and continues from the last one. A
 first SIGTERM or SIGINT ends it after the present step, a second one at once.

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from rl_training.cli import app, tune_output
 from rl_training.experiment.bench import scoring
 from rl_training.experiment.executors import opening
-from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work
+from rl_training.experiment.executors.base import LOG, OUTPUT, Command, Executor, Handle
 
 STUDY = ["tune", "ppo", "CartPole-v1", "--search", "learning_rate=1e-4:1e-1:log", "--search", "hidden_sizes=[4],[8,8]",
          "--steps", "256", "--set", "num_steps=64", "--set", "batch_size=32", "--set", "epochs=2", "--set", "log=none",
@@ -36,24 +36,24 @@ class Ended(Handle):
 
 
 class InThisProcess(Executor):
-    """Runs every work to its end at once, and records the works."""
+    """Runs every command to its end at once, and records the commands."""
 
     def __init__(self) -> None:
         self.limit = 1
-        self.works: list[Work] = []
+        self.commands: list[Command] = []
 
-    def submit(self, work: Work) -> Handle:
-        self.works.append(work)
-        work.folder.mkdir(parents=True, exist_ok=True)
-        module, *arguments = work.arguments
+    def submit(self, command: Command) -> Handle:
+        self.commands.append(command)
+        command.folder.mkdir(parents=True, exist_ok=True)
+        module, *arguments = command.arguments
         if module == "rl_training.cli":
             result = CliRunner().invoke(app, arguments)
-            (work.folder / OUTPUT).write_text(result.stdout)
-            (work.folder / LOG).write_text(result.stderr)
+            (command.folder / OUTPUT).write_text(result.stdout)
+            (command.folder / LOG).write_text(result.stderr)
             return Ended(result.exit_code)
         with redirect_stdout(StringIO()) as output:
             scoring.main(*arguments)
-        (work.folder / OUTPUT).write_text(output.getvalue())
+        (command.folder / OUTPUT).write_text(output.getvalue())
         return Ended(0)
 
 
@@ -97,7 +97,7 @@ def finished(_executor: InThisProcess, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def studies(_executor: InThisProcess, tmp_path: Path) -> Studies:
-    _executor.works.clear()
+    _executor.commands.clear()
     return Studies(tmp_path / "study", _executor)
 
 

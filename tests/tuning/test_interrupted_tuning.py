@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from rl_training.experiment.executors.base import Handle, Work
+from rl_training.experiment.executors.base import Command, Handle
 from rl_training.experiment.tuning.plan import read_plan
 
 pytest.importorskip("optuna")
@@ -40,7 +40,7 @@ def test_a_mistake_that_fails_every_trial_stops_the_study_with_its_error(studies
     last = result.stderr.splitlines()[-1]
     assert last.startswith("error: no trial can be trained: ")
     assert "nonsense" in last
-    assert len(studies.executor.works) == 3
+    assert len(studies.executor.commands) == 3
     stored = Study(studies.folder, read_plan(studies.folder).space()).trials()
     assert [trial.state for trial in stored] == ["running"] * 3  # so that the same command repeats them
 
@@ -48,8 +48,8 @@ def test_a_mistake_that_fails_every_trial_stops_the_study_with_its_error(studies
 class Interrupted(Handle):
     """A trial during which Ctrl-C is pressed; it saves and ends."""
 
-    def __init__(self, work: Work) -> None:
-        (work.folder / "stdout.txt").touch()
+    def __init__(self, command: Command) -> None:
+        (command.folder / "stdout.txt").touch()
         self.code: int | None = None
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -69,14 +69,14 @@ def test_ctrl_c_stops_the_study_and_the_same_command_continues_it(continued, mon
     executor, run = continued.executor, continued.executor.submit
     shutil.rmtree(continued.folder / "final")
     count = 6 if stage == "trial 4" else 4
-    monkeypatch.setattr(executor, "submit", lambda work: Interrupted(work) if work.name == stage else run(work))
+    monkeypatch.setattr(executor, "submit", lambda each: Interrupted(each) if each.name == stage else run(each))
     stopped = continued.tune("--trials", count, "--json")
     found = json.loads(stopped.stdout)
     assert (stopped.exit_code, found["status"], found["best_config"]) == (130, "stopped", None)
     assert [trial["state"] for trial in found["trials"]] == ["done"] * 4 + ["stopped", "waiting"][: count - 4]
     assert "repeat the command to continue" in continued.tune("--trials", count).stdout
     monkeypatch.undo()
-    executor.works.clear()
+    executor.commands.clear()
     assert continued.report("--trials", count)["status"] == "done"
-    names = [work.name for work in executor.works if work.name.startswith("trial ")]
+    names = [command.name for command in executor.commands if command.name.startswith("trial ")]
     assert names == ["trial 4", "trial 5"][: count - 4]

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from rl_training.experiment.executors.base import LOG, Executor, Handle, Work
+from rl_training.experiment.executors.base import LOG, Command, Executor, Handle
 from rl_training.experiment.tuning.evaluations import Evaluations
 from rl_training.experiment.tuning.failures import Failures
 from rl_training.experiment.tuning.plan import parse_plan
@@ -43,10 +43,10 @@ class Running(Handle):
 
 class Recorder(Executor):
     def __init__(self) -> None:
-        self.limit, self.works, self.handle = 1, list[Work](), Running()
+        self.limit, self.commands, self.handle = 1, list[Command](), Running()
 
-    def submit(self, work: Work) -> Handle:
-        self.works.append(work)
+    def submit(self, command: Command) -> Handle:
+        self.commands.append(command)
         self.handle = Running()
         return self.handle
 
@@ -84,9 +84,9 @@ def trial_of(study: Study, tmp_path: Path, **changes: object) -> tuple[TrialRun,
 def test_a_trial_is_an_ordinary_command_of_all_its_seeds(study, tmp_path):
     trial, executor = trial_of(study, tmp_path)
     trial.start()
-    (work,) = executor.works
+    (command,) = executor.commands
     gamma = study.trial(5).params["gamma"]
-    assert work.arguments == (
+    assert command.arguments == (
         "rl_training.cli", "train", f"{tmp_path}/base.yaml", "--set", f"gamma={gamma}", "--seeds", "0,1",
         "--output", f"{tmp_path}/trials/0005", "--json", "--quiet",
     )  # fmt: skip

@@ -58,18 +58,18 @@ def test_the_same_command_trains_nothing_again_and_more_trials_extend_the_study(
     again = continued.report()
     assert [again[key] for key in ("status", "importance")] == [first[key] for key in ("status", "importance")]
     assert (again["best"], again["baseline"]) == (first["best"], first["baseline"])
-    assert continued.executor.works == []
+    assert continued.executor.commands == []
     more = continued.report("--trials", 6)
     assert [trial["params"] for trial in more["trials"][:4]] == [trial["params"] for trial in first["trials"]]
-    works = [work.name for work in continued.executor.works]
-    assert [name for name in works if name.startswith("trial ")] == ["trial 4", "trial 5"]
-    assert "base" not in works  # the score of the untuned config is the same
+    names = [command.name for command in continued.executor.commands]
+    assert [name for name in names if name.startswith("trial ")] == ["trial 4", "trial 5"]
+    assert "base" not in names  # the score of the untuned config is the same
 
 
 def test_other_final_seeds_are_trained_in_addition(continued):
     found = continued.report("--final-seeds", "101", "--no-baseline")
     assert (found["best"]["seeds"], found["best"]["interval"], found["baseline"]) == ([101], None, None)
-    trained, scored = continued.executor.works
+    trained, scored = continued.executor.commands
     assert (trained.arguments[0], scored.arguments[0]) == ("rl_training.cli", "rl_training.experiment.bench.scoring")
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.agent import read_record
-from rl_training.experiment.bench.commands import evaluate_command, is_scored_as, scoring_work, shown
+from rl_training.experiment.bench.commands import evaluate_command, is_scored_as, scoring_command, shown
 from rl_training.experiment.bench.plan import BenchPlan, Cell
 from rl_training.experiment.config.train_config import TrainConfig, parse_stored_config
-from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work, last_error
+from rl_training.experiment.executors.base import LOG, OUTPUT, Command, Executor, last_error
+from rl_training.experiment.executors.job_log import JobLog
 from rl_training.experiment.executors.local import LocalExecutor
-from rl_training.experiment.executors.work_log import WorkLog
 from rl_training.experiment.processes.runner import Job
 from rl_training.experiment.result import UNFINISHED
 from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, RunLockedError, locked_file
@@ -26,11 +26,9 @@ STATES = ("waiting", "queued", "training", "evaluating", "done", "failed", "stop
 class CellRun(Job):
     """`state` is waiting, queued, training, evaluating, done, failed or stopped; `result` is set when it is done.
 
-    On this machine a cell is two works: one trains the seeds, one evaluates them. A remote executor runs
+    On this machine a cell is two commands: one trains the seeds, one evaluates them. A remote executor runs
     `rl-training bench --cell`, which does both there.
     """
-
-    process: Handle | None = None
 
     def __init__(self, cell: Cell, plan: BenchPlan, directory: Path) -> None:
         self.cell, self.plan, self.folder = cell, plan, directory / cell.name
@@ -41,8 +39,8 @@ class CellRun(Job):
         self.busy = False  # another process runs it
         self.executor: Executor = LocalExecutor()
         self.keep_open: tuple[int, ...] = ()  # file descriptors that processes inherit, such as the lock of the bench
-        self.warnings: list[str] = []  # of its works, not printed yet
-        self._warnings = WorkLog(self.folder / LOG)
+        self.warnings: list[str] = []  # of its commands, not printed yet
+        self._warnings = JobLog(self.folder / LOG)
         self._lock = ExitStack()
         self._trained: dict[str, Any] = {}
         self._start = (0.0, 0.0)  # time and progress
@@ -75,7 +73,7 @@ class CellRun(Job):
         self.folder.mkdir(exist_ok=True)
         if self.executor.remote:
             bench = ["bench", "--output", str(self.folder.parent), "--cell", self.cell.name, "--json"]
-            self._warnings = WorkLog(self.folder / ".work" / LOG, skip=True)
+            self._warnings = JobLog(self.folder / ".work" / LOG, skip=True)
             self._launch("training", ["rl_training.cli", *bench], self.folder / ".work")
             return
         busy = f"another process is running this cell in {self.folder}; repeat the command later for its result"
@@ -117,7 +115,7 @@ class CellRun(Job):
             self._trained = self._output()
             runs = [str(run) for run in self.runs()]
             trusted = ",".join(modules_of(self.config))
-            self._launch("evaluating", scoring_work(self.plan, trusted, runs))
+            self._launch("evaluating", scoring_command(self.plan, trusted, runs))
         if self.process is None:
             self._lock.close()
 
@@ -162,8 +160,8 @@ class CellRun(Job):
         return seconds_left(time.monotonic() - began, before, self.progress()) if self.state == "training" else None
 
     def _launch(self, state: str, arguments: list[str], folder: Path | None = None) -> None:
-        work = Work(self.cell.name, tuple(arguments), folder or self.folder, self.keep_open)
-        self.process = self.executor.submit(work)
+        command = Command(self.cell.name, tuple(arguments), folder or self.folder, self.keep_open)
+        self.process = self.executor.submit(command)
         self.state = state if self.process.started else "queued"
 
     def _finish(self, scores: list[dict[str, Any]]) -> None:

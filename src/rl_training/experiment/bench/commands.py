@@ -8,7 +8,7 @@ from typing import Any
 from rl_training.experiment.bench.plan import EVALUATION_SEED, BenchPlan
 
 
-def scoring_work(plan: BenchPlan, modules: str, runs: Sequence[str]) -> list[str]:
+def scoring_command(plan: BenchPlan, modules: str, runs: Sequence[str]) -> list[str]:
     """A module to run, and its arguments; `modules` are those that the runs may import, separated by commas."""
     played = plan.score == "episodes"
     options = {"episodes": plan.episodes} if played else {"test": plan.test, **_estimate_options(plan)}

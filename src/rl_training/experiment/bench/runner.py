@@ -13,8 +13,8 @@ from rl_training.experiment.config.differences import config_differences
 from rl_training.experiment.config.messages import ConfigError, similar_key
 from rl_training.experiment.config.overrides import EFFECTIVE, MAY_CHANGE
 from rl_training.experiment.executors.base import Executor
+from rl_training.experiment.executors.job_log import WarnOnce
 from rl_training.experiment.executors.local import LocalExecutor
-from rl_training.experiment.executors.work_log import WarnOnce
 from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.run_directory import LOCK_SECONDS, locked_file, make_directory
 from rl_training.files import write_atomically

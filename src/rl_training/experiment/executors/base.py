@@ -1,4 +1,7 @@
-"""The protocol of executors: they run command lines here or elsewhere and return handles."""
+"""The protocol of executors: they run commands here or elsewhere and return handles.
+
+A job (`processes.runner.Job`) is a seed, several seeds, a cell or a trial; it runs one command after another.
+"""
 
 import shutil
 import signal
@@ -9,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-OUTPUT, LOG = "stdout.txt", "log.txt"  # of a work
+OUTPUT, LOG = "stdout.txt", "log.txt"  # of a command
 FULL_BYTES = 2**20  # a disk with less is full: a checkpoint that did not fit may be removed again
 
 
-class Work(NamedTuple):
-    """One command that continues when it is repeated: a cell, a seed or a trial.
+class Command(NamedTuple):
+    """A `python -m` command of a job. If it is repeated, it continues.
 
     `arguments` follow `python -m`. Standard output replaces `folder/stdout.txt`, and standard error is appended to
     `folder/log.txt`. A process on this machine inherits the file descriptors `keep_open`, such as a lock.
@@ -27,7 +30,7 @@ class Work(NamedTuple):
 
 
 class Handle(ABC):
-    """A submitted work. `started` is False while it waits in a queue.
+    """A submitted command. `started` is False while it waits in a queue.
 
     After its end, `stopped` is True if someone else has stopped it, such as a user of the cluster, and `error` is the
     reason of its end if the executor knows more than the log.
@@ -39,11 +42,11 @@ class Handle(ABC):
 
     @abstractmethod
     def poll(self) -> int | None:
-        """The exit code, negative after a signal; None while the work waits or runs. Called ten times a second."""
+        """The exit code, negative after a signal; None while the command waits or runs. Called ten times a second."""
 
     @abstractmethod
     def stop(self, number: int) -> None:
-        """Forwards a request to save and stop (SIGINT or SIGTERM); a second request ends the work at once."""
+        """Forwards a request to save and stop (SIGINT or SIGTERM); a second request ends the command at once."""
 
     @abstractmethod
     def kill(self) -> None: ...
@@ -53,9 +56,9 @@ class Handle(ABC):
 
 
 class Executor(ABC):
-    """Runs works, at most `limit` at a time. A `remote` executor runs a whole cell of a bench as one work.
+    """Runs commands, at most `limit` at a time. A `remote` executor runs a whole cell of a bench as one command.
 
-    With `one_folder`, a work may write only below one folder of its `--output`, which holds the folder of the work.
+    With `one_folder`, a command may write below one folder of its `--output` only, the one that holds its own folder.
     """
 
     remote: bool = False
@@ -64,11 +67,11 @@ class Executor(ABC):
 
     @property
     def parallel(self) -> int:
-        """Works that run at a time; `limit` is larger where a queue holds those that wait."""
+        """Jobs that run at a time; `limit` is larger where a queue holds those that wait."""
         return self.limit
 
     @abstractmethod
-    def submit(self, work: Work) -> Handle: ...
+    def submit(self, command: Command) -> Handle: ...
 
     def close(self) -> None:  # noqa: B027  # most have nothing to end
         """Ends what the executor has started, such as a local Ray."""
@@ -99,9 +102,9 @@ def _is_full(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class ExecutorOptions:
-    """The executor that was asked for. `cpus`, `gpus`, `memory` and `gpu_memory` (bytes) are those of one work.
+    """The executor that was asked for. `cpus`, `gpus`, `memory` and `gpu_memory` (bytes) are those of one job.
 
-    `placed` is False if works choose their device themselves; see `opening.for_devices`.
+    `placed` is False if jobs choose their device themselves; see `opening.for_devices`.
     """
 
     name: str = "local"

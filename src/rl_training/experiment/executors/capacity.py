@@ -1,4 +1,4 @@
-"""How many works fit on this machine at a time: by its cores, its memory and its GPUs."""
+"""Computes how many jobs fit on this machine at a time: by its cores, its memory and its GPUs."""
 
 import os
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from rl_training.experiment.executors.devices import Device, choose_devices
 from rl_training.processes import usable_cores
 
 
-def works_at_a_time(options: ExecutorOptions, *, on_gpus: int) -> int:
-    """The lowest of all limits: `--jobs`, `--cpus`, `--memory`, and `on_gpus`, or one work per core without GPUs."""
+def jobs_at_a_time(options: ExecutorOptions, *, on_gpus: int) -> int:
+    """The lowest of all limits: `--jobs`, `--cpus`, `--memory`, and `on_gpus`, or one job per core without GPUs."""
     limits = [limit for limit in (options.jobs, on_gpus) if limit] or [cores()]
     if options.cpus is not None:
         if options.cpus > cores():
@@ -27,7 +27,7 @@ def works_at_a_time(options: ExecutorOptions, *, on_gpus: int) -> int:
 
 
 def slots_of_devices(options: ExecutorOptions) -> dict[str, int]:
-    """The works at a time on each GPU; empty if works are not assigned to GPUs.
+    """The jobs at a time on each GPU; empty if jobs are not assigned to GPUs.
 
     They are if an option asks for it, or if there are several GPUs.
     """

@@ -1,4 +1,4 @@
-"""Runs works as processes of this machine."""
+"""Runs commands as processes of this machine."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 
-from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work
+from rl_training.experiment.executors.base import LOG, OUTPUT, Command, Executor, Handle
 from rl_training.experiment.executors.capacity import cores
 from rl_training.experiment.executors.devices import VISIBLE
 from rl_training.experiment.processes.signals import forward_signal, hidden_from_ctrl_c
@@ -17,13 +17,14 @@ from rl_training.processes import ONE_THREAD, starter_variable
 class LocalProcess(Handle):
     """A process that is killed when this one ends."""
 
-    def __init__(self, work: Work, variables: Mapping[str, str]) -> None:
+    def __init__(self, command: Command, variables: Mapping[str, str]) -> None:
         environment = {**os.environ, **starter_variable(), **ONE_THREAD, **variables}
-        work.folder.mkdir(parents=True, exist_ok=True)
-        with (work.folder / OUTPUT).open("wb") as output, (work.folder / LOG).open("ab") as log, hidden_from_ctrl_c():
+        command.folder.mkdir(parents=True, exist_ok=True)
+        files = command.folder / OUTPUT, command.folder / LOG
+        with files[0].open("wb") as output, files[1].open("ab") as log, hidden_from_ctrl_c():
             self._process = subprocess.Popen(
-                [sys.executable, "-m", *work.arguments],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=log, env=environment, pass_fds=work.keep_open,
+                [sys.executable, "-m", *command.arguments],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=log, env=environment, pass_fds=command.keep_open,
             )  # fmt: skip
 
     def poll(self) -> int | None:
@@ -47,12 +48,12 @@ class LocalExecutor(Executor):
         self._slots, self._processes = dict(slots or {}), list[tuple[str, LocalProcess]]()
         self.limit = min(limit or sys.maxsize, sum(self._slots.values()) or limit or cores())
 
-    def submit(self, work: Work) -> Handle:
+    def submit(self, command: Command) -> Handle:
         if not self._slots:
-            return LocalProcess(work, {})
+            return LocalProcess(command, {})
         self._processes = [(device, process) for device, process in self._processes if process.poll() is None]
         device = self._free_device()
-        process = LocalProcess(work, device_variables(device))
+        process = LocalProcess(command, device_variables(device))
         self._processes.append((device, process))
         return process
 

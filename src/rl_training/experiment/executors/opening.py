@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.executors.base import Executor, ExecutorOptions
-from rl_training.experiment.executors.capacity import slots_of_devices, works_at_a_time
+from rl_training.experiment.executors.capacity import jobs_at_a_time, slots_of_devices
 from rl_training.experiment.executors.local import LocalExecutor
 
 NAMES = ("local", "ray", "slurm")
@@ -26,7 +26,7 @@ def open_executor(options: ExecutorOptions) -> Executor:
     check_options(options)
     if options.name == "local":
         slots = slots_of_devices(options)
-        return LocalExecutor(works_at_a_time(options, on_gpus=sum(slots.values())), slots)
+        return LocalExecutor(jobs_at_a_time(options, on_gpus=sum(slots.values())), slots)
     require_package(options.name)
     if options.name == "ray":
         from rl_training.experiment.executors.ray.executor import RayExecutor
@@ -38,7 +38,7 @@ def open_executor(options: ExecutorOptions) -> Executor:
 
 
 def for_devices(options: ExecutorOptions, devices: Collection[str]) -> ExecutorOptions:
-    """The options for works whose configs have these values of the key `device`."""
+    """The options for jobs whose configs have these values of the key `device`."""
     own = sorted(device for device in devices if device not in ("auto", "cuda"))
     if not own:
         return options

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from multiprocessing.process import BaseProcess
-from typing import TypeAlias
 
 from rl_training.experiment.executors.base import Handle
-from rl_training.experiment.processes.signals import caught_signals, forward_signal
+from rl_training.experiment.processes.signals import caught_signals
 
 POLL_SECONDS = 0.1
 SAVE_SECONDS = 60  # a process that takes longer to end after SIGTERM is killed
 
-Process: TypeAlias = "subprocess.Popen[bytes] | BaseProcess | Handle"
-
 
 class Job(ABC):
-    """Work done by one process, or by several in turn. `process` is the one that runs, if any."""
+    """A unit that `--jobs` counts: a seed, several seeds, a cell or a trial. It runs one process, or several in turn.
 
-    process: Process | None = None
+    `process` is the one that runs, if any.
+    """
+
+    process: Handle | None = None
 
     @property
     @abstractmethod
@@ -71,19 +69,10 @@ def _run(jobs: Sequence[Job], limit: int, watch: Callable[[], None], caught: lis
         requests = _requests(jobs, caught)
         for _ in range(forwarded, requests):
             for job in running:
-                if job.process is not None:
-                    _stop(job.process, caught[0] if caught else signal.SIGTERM)
+                if job.process is not None and job.process.poll() is None:
+                    job.process.stop(caught[0] if caught else signal.SIGTERM)
         forwarded = requests
         time.sleep(POLL_SECONDS)
-
-
-def _stop(process: Process, number: int) -> None:
-    if exit_code(process) is not None:
-        return
-    if isinstance(process, Handle):
-        process.stop(number)
-    elif process.pid is not None:
-        forward_signal(number, process.pid)
 
 
 def _running(jobs: Sequence[Job]) -> list[Job]:
@@ -94,18 +83,13 @@ def _requests(jobs: Sequence[Job], caught: Sequence[int]) -> int:
     return len(caught) + any(job.stops_others for job in jobs)
 
 
-def exit_code(process: Process) -> int | None:
-    """The exit code, negative after a signal; None while the process runs."""
-    return process.exitcode if isinstance(process, BaseProcess) else process.poll()
-
-
-def end_processes(processes: Sequence[Process]) -> None:
+def end_processes(processes: Sequence[Handle]) -> None:
     """Terminates the processes, and kills those that have not ended after `SAVE_SECONDS`."""
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + SAVE_SECONDS
     for process in processes:
-        while exit_code(process) is None:
+        while process.poll() is None:
             if time.monotonic() > deadline:
                 process.kill()
             time.sleep(POLL_SECONDS / 10)

@@ -10,12 +10,14 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from statistics import fmean
 from typing import Any, NamedTuple, Protocol
 
 from rl_training.experiment.config.train_config import TrainConfig
-from rl_training.experiment.processes.runner import Job, exit_code
-from rl_training.experiment.processes.signals import exit_code_of
+from rl_training.experiment.executors.base import Handle
+from rl_training.experiment.processes.runner import Job
+from rl_training.experiment.processes.signals import exit_code_of, forward_signal
 from rl_training.experiment.run import run_training
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
 from rl_training.messages import print_warning
@@ -67,6 +69,27 @@ def _can_be_rebuilt(kind: type[Exception]) -> bool:
         return False
 
 
+class SeedProcess(Handle):
+    """A spawned process of this one."""
+
+    def __init__(self, process: BaseProcess) -> None:
+        self._process = process
+        start_hidden(process, signal.SIGINT)
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def stop(self, number: int) -> None:
+        if self._process.pid is not None:
+            forward_signal(number, self._process.pid)
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
 class SeedJob(Job):
     """One seed in a spawned process; `progress` and `failure` are the latest that it has sent."""
 
@@ -95,14 +118,12 @@ class SeedJob(Job):
     def start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, child_pipe = context.Pipe(duplex=False)
-        process = context.Process(target=_train_one, args=(*self._arguments, child_pipe))
-        start_hidden(process, signal.SIGINT)
-        self.process = process
+        self.process = SeedProcess(context.Process(target=_train_one, args=(*self._arguments, child_pipe)))
         child_pipe.close()
 
     def poll(self, *, stopping: bool) -> None:
         assert self.process is not None
-        code = exit_code(self.process)  # before reading, so that no message is left after the end
+        code = self.process.poll()  # before reading, so that no message is left after the end
         self._receive()
         if code is not None:
             self.exit_code, self.process = code, None

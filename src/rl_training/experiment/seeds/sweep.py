@@ -14,8 +14,8 @@ from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier, is_run
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import ELSEWHERE, RunDirectory
+from rl_training.experiment.seeds.jobs import divide, train_in_jobs
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
-from rl_training.experiment.seeds.works import divide, train_in_works
 from rl_training.experiment.starts import find_starts
 from rl_training.experiment.trust import changed_sources, warn_of_changed_source
 from rl_training.messages import print_warning
@@ -125,7 +125,7 @@ def train_in_processes(
 def train_by_executor(
     configs: Sequence[TrainConfig], finished: Collection[int], executor: Executor, *, fresh: bool, quiet: bool
 ) -> dict[int, TrainResult]:
-    """Divides the seeds into works: populations where the lane supports it, otherwise one seed each."""
+    """Divides the seeds into jobs: populations where the lane supports it, otherwise one seed each."""
     single = executor.one_folder or not as_population(configs[0])
     divided = [[config] for config in configs] if single else divide(configs, executor.parallel, fresh=fresh)
     groups = [group for group in divided if any(config.seed not in finished for config in group)]
@@ -133,7 +133,7 @@ def train_by_executor(
     earlier = {} if fresh else {config.seed: _stored_result(config) for config in waiting}
     for config in [] if fresh else waiting:
         _check_checkpoints(config)
-    caught = train_in_works(groups, executor, fresh=fresh, quiet=quiet)
+    caught = train_in_jobs(groups, executor, fresh=fresh, quiet=quiet)
     results: dict[int, TrainResult] = {}
     for config in waiting:
         result, before = _stored_result(config) or _without_result(config), earlier.get(config.seed)

@@ -11,7 +11,7 @@ from rl_training.experiment.bench.plan import plan_yaml as bench_yaml
 from rl_training.experiment.bench.runner import Bench, Watch
 from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.experiment.executors.base import Executor
-from rl_training.experiment.executors.work_log import WarnOnce
+from rl_training.experiment.executors.job_log import WarnOnce
 from rl_training.experiment.run_directory import RunDirectory, make_directory
 from rl_training.experiment.tuning.plan import FinalPlan, TunePlan
 from rl_training.experiment.tuning.space import merged

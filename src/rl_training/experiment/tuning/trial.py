@@ -10,8 +10,8 @@ from typing import Any
 
 from rl_training.experiment.assembly import interval
 from rl_training.experiment.config.train_config import TrainConfig
-from rl_training.experiment.executors.base import LOG, Executor, Handle, Work, last_error
-from rl_training.experiment.executors.work_log import WorkLog
+from rl_training.experiment.executors.base import LOG, Command, Executor, last_error
+from rl_training.experiment.executors.job_log import JobLog
 from rl_training.experiment.processes.runner import SAVE_SECONDS, Job
 from rl_training.experiment.tuning.evaluations import Evaluations
 from rl_training.experiment.tuning.failures import Failures
@@ -25,8 +25,6 @@ BASE = "base.yaml"  # the config of all trials, before their own values
 
 class TrialRun(Job):
     """`state` is waiting, queued, running, done, pruned, failed or stopped; `value` is the score so far."""
-
-    process: Handle | None = None
 
     def __init__(
         self, number: int, plan: TunePlan, config: TrainConfig, directory: Path, study: Study, failures: Failures
@@ -42,7 +40,7 @@ class TrialRun(Job):
         self.executor: Executor | None = None
         self.keep_open: tuple[int, ...] = ()
         self.warnings: list[str] = []  # not printed yet
-        self._log = WorkLog(self.folder / LOG)
+        self._log = JobLog(self.folder / LOG)
         self.steps, self._interval = config.duration, interval(config.eval_interval, config.duration, EVALUATIONS)
         self._evaluations = Evaluations(self.runs())
         self._judged = -1  # step up to which it is decided that the trial goes on
@@ -74,9 +72,9 @@ class TrialRun(Job):
         self.folder.mkdir(parents=True, exist_ok=True)
         if not self.executor.remote:  # a job that has outlived its driver may be writing it
             (self.folder / LOG).unlink(missing_ok=True)
-        self._log = WorkLog(self.folder / LOG, skip=True)
+        self._log = JobLog(self.folder / LOG, skip=True)
         arguments = ("rl_training.cli", *self.command(), "--json", "--quiet")
-        self.process = self.executor.submit(Work(f"trial {self.number}", arguments, self.folder, self.keep_open))
+        self.process = self.executor.submit(Command(f"trial {self.number}", arguments, self.folder, self.keep_open))
         self.state = "running" if self.process.started else "queued"
 
     def command(self) -> list[str]:

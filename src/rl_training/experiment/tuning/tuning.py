@@ -8,7 +8,7 @@ from pathlib import Path
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.experiment.executors.base import Executor
-from rl_training.experiment.executors.work_log import WarnOnce
+from rl_training.experiment.executors.job_log import WarnOnce
 from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.run_directory import LOCK_SECONDS, locked_file, make_directory
 from rl_training.experiment.tuning.failures import Failures

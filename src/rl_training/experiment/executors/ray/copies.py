@@ -1,4 +1,4 @@
-"""Copies the files of a work between the driver and a node of a Ray cluster that does not share its folder."""
+"""Copies the files of a command between the driver and a node of a Ray cluster that does not share its folder."""
 
 import json
 import time
@@ -17,7 +17,7 @@ COPY_SECONDS = 10.0  # between copies of small files, which show the progress
 
 
 class Copies:
-    """Sends the files of a work to the actor that runs it, and copies new ones back; `between` is called meanwhile."""
+    """Sends the files of a command to its actor, and copies new ones back. `between` is called before each piece."""
 
     def __init__(self, actor: Any, folder: Path, root: Path, below: str, between: Callable[[], None]) -> None:
         self._actor, self._folder, self._root, self._below, self._between = actor, folder, root, below, between
@@ -27,7 +27,7 @@ class Copies:
         self._inbox = Inbox(root, below)
 
     def send(self, arguments: Sequence[str]) -> None:
-        """Sends the folder of the work, small files beside it, and config files among the arguments."""
+        """Sends the folder of the command, small files beside it, and config files among the arguments."""
         import ray
 
         for place, word in enumerate(arguments):

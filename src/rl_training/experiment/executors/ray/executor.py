@@ -1,10 +1,10 @@
-"""Runs works on a Ray cluster, or on a Ray of this machine that is started for them."""
+"""Runs commands on a Ray cluster, or on a Ray of this machine that is started for them."""
 
 import secrets
 import time
 from pathlib import Path
 
-from rl_training.experiment.executors.base import Executor, ExecutorOptions, Handle, Work
+from rl_training.experiment.executors.base import Command, Executor, ExecutorOptions, Handle
 from rl_training.experiment.executors.ray.connection import RayConnection
 from rl_training.experiment.executors.ray.handle import RayHandle, output_of
 from rl_training.experiment.executors.ray.resources import resources_of, unused_gpus
@@ -12,18 +12,18 @@ from rl_training.experiment.executors.ray.worker import TOKEN
 from rl_training.files import write_atomically
 from rl_training.messages import print_warning
 
-MOST_WORKS = 1000  # submitted at a time; Ray queues what the nodes cannot hold
+MOST_JOBS = 1000  # submitted at a time; Ray queues what the nodes cannot hold
 CLOSE_SECONDS = 10.0
 
 
 class RayExecutor(Executor):
-    """Submits each work as an actor that starts its process; see `worker`."""
+    """Submits each command as an actor that starts its process; see `worker`."""
 
     remote = True
     one_folder = True  # the one that is copied if a node does not share it
 
     def __init__(self, options: ExecutorOptions) -> None:
-        self.limit = options.jobs or MOST_WORKS
+        self.limit = options.jobs or MOST_JOBS
         self._resources = resources_of(options)
         self._connection = RayConnection(options.address)
         self._token = secrets.token_hex(16)
@@ -45,9 +45,9 @@ class RayExecutor(Executor):
     def parallel(self) -> int:
         return max(min(self.limit, self._resources.capacity()), 1)
 
-    def submit(self, work: Work) -> Handle:
-        self._mark(output_of(work)[0])
-        handle = RayHandle(work, self._resources, self._token)
+    def submit(self, command: Command) -> Handle:
+        self._mark(output_of(command)[0])
+        handle = RayHandle(command, self._resources, self._token)
         self._handles.append(handle)
         return handle
 

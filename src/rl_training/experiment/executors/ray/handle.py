@@ -1,4 +1,4 @@
-"""A work on a Ray cluster: a thread follows its actor and forwards requests to stop."""
+"""A command on a Ray cluster: a thread follows its actor and forwards requests to stop."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import rl_training
-from rl_training.experiment.executors.base import LOG, Handle, Work
+from rl_training.experiment.executors.base import LOG, Command, Handle
 from rl_training.experiment.executors.ray.copies import Copies
 from rl_training.experiment.executors.ray.resources import Resources
 from rl_training.experiment.executors.ray.worker import OUTPUT_OPTION, RayWorker
@@ -16,22 +16,22 @@ from rl_training.messages import print_warning
 
 POLL_SECONDS, LONGEST_POLL = 0.2, 1.0  # at the start, and after a while
 NODES_SECONDS = 10.0  # between looks at the nodes of the cluster
-UNPLACED_SECONDS = 300.0  # a work that no node can hold any more fails after this time
+UNPLACED_SECONDS = 300.0  # a command that no node can hold any more fails after this time
 RETRY_SECONDS = 2.0  # processes that were killed keep their locks for a moment
 ATTEMPTS = 5
 
 
 class StoppedError(Exception):
-    """The work was stopped before it started; `args` holds the signal."""
+    """The command was stopped before it started; `args` holds the signal."""
 
 
 class RayHandle(Handle):
-    """Follows one work through at most `ATTEMPTS` actors, each after the death of the one before."""
+    """Follows one command through at most `ATTEMPTS` actors, each after the death of the one before."""
 
-    def __init__(self, work: Work, resources: Resources, token: str) -> None:
+    def __init__(self, command: Command, resources: Resources, token: str) -> None:
         self.started = False
-        self._work, self._resources, self._token = work, resources, token
-        self._root, self._below = output_of(work)
+        self._command, self._resources, self._token = command, resources, token
+        self._root, self._below = output_of(command)
         self._code: int | None = None
         self._requests: list[int] = []
         self._forwarded = 0
@@ -81,15 +81,15 @@ class RayHandle(Handle):
                 lost = f"its worker on {self._node} died{_reason(error)}"
                 if attempt == ATTEMPTS:
                     break
-                print_warning(f"{self._work.name}: {lost}; it continues from its last checkpoint on another worker")
+                print_warning(f"{self._command.name}: {lost}; it continues from its last checkpoint on another worker")
                 time.sleep(RETRY_SECONDS)
         return self._fail(f"{lost}, {ATTEMPTS} times")
 
     def _fail(self, message: str) -> int:
-        """Records why the work could not be run, also at the end of its log."""
+        """Records why the command could not be run, also at the end of its log."""
         self.error = message
-        self._work.folder.mkdir(parents=True, exist_ok=True)
-        with (self._work.folder / LOG).open("a", encoding="utf-8") as log:
+        self._command.folder.mkdir(parents=True, exist_ok=True)
+        with (self._command.folder / LOG).open("a", encoding="utf-8") as log:
             log.write(f"error: {message}\n")
         return 1
 
@@ -104,9 +104,9 @@ class RayHandle(Handle):
                 return self._fail(f"{self._node} has rl_training {version}, and this machine {rl_training.__version__}")
             copies = None
             if not shared:
-                copies = Copies(actor, self._work.folder, self._root, self._below, lambda: self._forward(actor))
-                copies.send(self._work.arguments)
-            ray.get(actor.start.remote(str(self._work.folder.absolute()), *self._work.arguments))
+                copies = Copies(actor, self._command.folder, self._root, self._below, lambda: self._forward(actor))
+                copies.send(self._command.arguments)
+            ray.get(actor.start.remote(str(self._command.folder.absolute()), *self._command.arguments))
             self.started = True
             code = self._watch(actor, copies)
             ray.get(actor.remove.remote())
@@ -130,7 +130,7 @@ class RayHandle(Handle):
                 unplaced = None
             elif unplaced is None:
                 unplaced = now
-                print_warning(f"{self._work.name}: waits, because {self._resources.refusal()}")
+                print_warning(f"{self._command.name}: waits, because {self._resources.refusal()}")
             elif now - unplaced > UNPLACED_SECONDS:
                 raise RuntimeError(self._resources.refusal())
         name, version, shared = ray.get(prepared)
@@ -159,13 +159,13 @@ class RayHandle(Handle):
             self._forwarded += 1
 
 
-def output_of(work: Work) -> tuple[Path, str]:
-    """The folder after --output, and the part of it that the work writes: one folder, or "" for all of it."""
-    words = work.arguments
+def output_of(command: Command) -> tuple[Path, str]:
+    """The folder after --output, and the part of it that the command writes: one folder, or "" for all of it."""
+    words = command.arguments
     place = next((place for place, word in enumerate(words[:-1]) if word == OUTPUT_OPTION), None)
     if place is None:
-        raise ValueError(f"{work.name} has no {OUTPUT_OPTION}, so its files could not be copied")
-    root, folder = Path(words[place + 1]).absolute(), work.folder.absolute()
+        raise ValueError(f"{command.name} has no {OUTPUT_OPTION}, so its files could not be copied")
+    root, folder = Path(words[place + 1]).absolute(), command.folder.absolute()
     parts = folder.relative_to(root).parts if folder.is_relative_to(root) else ()
     return root, parts[0] if parts and not parts[0].startswith(".") else ""
 

@@ -7,7 +7,7 @@ session, because the signals of the terminal would otherwise end it before the r
 import sys
 from typing import Any
 
-OBJECT_STORE_BYTES = 100 * 2**20  # results of works are files, so it holds next to nothing
+OBJECT_STORE_BYTES = 100 * 2**20  # results of commands are files, so it holds next to nothing
 SETTINGS: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 
 

@@ -1,4 +1,4 @@
-"""The resources that Ray reserves for one work, and the nodes that have them."""
+"""The resources that Ray reserves for one job, and the nodes that have them."""
 
 from typing import Any, NamedTuple
 
@@ -8,14 +8,14 @@ GIB = 2**30
 
 
 class Resources(NamedTuple):
-    """CPU cores, GPUs and bytes of RAM of one work."""
+    """CPU cores, GPUs and bytes of RAM of one job."""
 
     cpus: int = 1
     gpus: float = 0.0
     memory: int = 0
 
     def options(self) -> dict[str, Any]:
-        """Arguments of `ray.remote`. Ray itself restarts nothing: a work continues when its command is repeated."""
+        """Arguments of `ray.remote`. Ray itself restarts nothing: a command continues when it is repeated."""
         memory = {"memory": self.memory} if self.memory else {}
         return {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_restarts": 0, "max_task_retries": 0, **memory}
 
@@ -24,7 +24,7 @@ class Resources(NamedTuple):
         return self.capacity() > 0
 
     def capacity(self) -> int:
-        """The number of works that all nodes together hold at a time."""
+        """The number of jobs that all nodes together hold at a time."""
         wanted = {"CPU": self.cpus, "GPU": self.gpus, "memory": self.memory}
         return sum(min(int(node[key] / each + 1e-6) for key, each in wanted.items() if each) for node in _nodes())
 
@@ -47,7 +47,7 @@ def resources_of(options: ExecutorOptions) -> Resources:
 
 
 def unused_gpus(resources: Resources) -> int:
-    """The GPUs of the cluster if the works ask for none."""
+    """The GPUs of the cluster if the jobs ask for none."""
     return 0 if resources.gpus else int(sum(node["GPU"] for node in _nodes()))
 
 

@@ -1,7 +1,9 @@
-"""The actor that runs one work on a node of a Ray cluster, and copies its files if the node does not share the folder.
+"""The actor that runs one command on a node of a Ray cluster.
+
+If the node does not share the folder of the driver, files are copied.
 
 Its methods return at once, and take strings, numbers and bytes alone. They run in the main thread of the Ray worker,
-which the process of the work does not outlive.
+which the process of the command does not outlive.
 """
 
 import json
@@ -29,7 +31,7 @@ PREFIX, LOCK = "rl-training-work-", ".lock"  # of folders on nodes that do not s
 
 
 class RayWorker:
-    """Runs one work: `prepare`, then `write` and `publish` if files have to be copied, then `start` and `poll`."""
+    """Runs one command: `prepare`, then `write` and `publish` if files have to be copied, then `start` and `poll`."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,7 +1,7 @@
-"""Runs works as jobs of a Slurm cluster, submitted through submitit as job arrays.
+"""Runs each command as a job of a Slurm cluster, submitted through submitit as job arrays.
 
 Jobs belong to the cluster: they go on if this process is killed, and the same command finds them again by the name of
-their array, which is stored in the folder of each work before the array is submitted.
+their array, which is stored in the folder of each command before the array is submitted.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.config.messages import ConfigError
-from rl_training.experiment.executors.base import Executor, ExecutorOptions, Handle, Work
+from rl_training.experiment.executors.base import Command, Executor, ExecutorOptions, Handle
 from rl_training.experiment.executors.slurm.job import (
     ATTEMPT,
     OUTCOME,
     STOPPED,
     SUBMITTED,
     read_json,
-    run_work,
+    run_command,
     runs_of,
     saved_files,
 )
@@ -47,7 +47,7 @@ QUERY_SECONDS = (2.0, 20.0)  # between two questions to Slurm: soon after a subm
 SAVE_SECONDS = 60  # a job that takes longer to end after SIGTERM is cancelled
 ABSENT_QUERIES = 3  # a job that has left the queue this often without an outcome is lost: files can arrive late
 START_SECONDS = 10  # a job that has ended in this time before the first poll ended while this command started
-LOST_JOBS = 3  # a work is submitted again after at most this many lost jobs in a row that saved nothing
+LOST_JOBS = 3  # of one command that may be lost in a row without a new checkpoint
 ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED"}
 ARRAY_SIZE = 1000  # the default limit of Slurm is 1001
 NO_SLURM = (
@@ -62,15 +62,15 @@ class SlurmHandle(Handle):
 
     started = False
 
-    def __init__(self, work: Work, executor: "SlurmExecutor") -> None:
-        self.work, self._executor = work, executor
+    def __init__(self, command: Command, executor: "SlurmExecutor") -> None:
+        self.command, self._executor = command, executor
         self.place: Place | None = None
         self.job = ""  # its id
         self.code: int | None = None
         self.requests = 0  # to stop
         self.stop_by = float("inf")  # the time at which a job that stops is cancelled
         self.lost = 0
-        self._absent, self._saved = 0, saved_files(work.folder)
+        self._absent, self._saved = 0, saved_files(command.folder)
 
     def poll(self) -> int | None:
         if self.code is None:
@@ -103,7 +103,7 @@ class SlurmHandle(Handle):
         if listed is not None:
             self.job, self.started, self._absent = listed.job, listed.started, 0
             return
-        outcome = _outcome(self.work, self.place)
+        outcome = _outcome(self.command, self.place)
         self._absent += 1
         if outcome is not None or self._absent >= ABSENT_QUERIES or self.requests:
             self._end(outcome)
@@ -118,10 +118,10 @@ class SlurmHandle(Handle):
             self._end_of_slurm(final_state(self.job), again=outcome is None or outcome["again"])
 
     def _end_of_slurm(self, state: str | None, *, again: bool) -> None:
-        """Submits the work again, unless the user has cancelled the job, it needs more memory, or it never saves."""
+        """Submits the command again, unless its job was cancelled, ran out of memory, or never saves."""
         if state in ALIVE and self._absent < 10 * ABSENT_QUERIES:  # it is about to be requeued
             return
-        saved = saved_files(self.work.folder)
+        saved = saved_files(self.command.folder)
         self.lost, self._saved = (self.lost + 1 if saved == self._saved else 1), saved
         if state == "CANCELLED" or (state is None and not again):
             self.code, self.stopped = 128 + signal.SIGTERM, True
@@ -138,7 +138,7 @@ class SlurmHandle(Handle):
 
 
 class SlurmExecutor(Executor):
-    """Collects works until the first poll, and submits them as one job array. Slurm limits how many run at a time."""
+    """Collects commands until the first poll, and submits them as one job array. Slurm limits the jobs at a time."""
 
     remote = True
     limit = sys.maxsize
@@ -158,8 +158,8 @@ class SlurmExecutor(Executor):
     def parallel(self) -> int:
         return self._settings.jobs or self.limit
 
-    def submit(self, work: Work) -> SlurmHandle:
-        handle = SlurmHandle(work, self)
+    def submit(self, command: Command) -> SlurmHandle:
+        handle = SlurmHandle(command, self)
         self._waiting.append(handle)
         return handle
 
@@ -172,7 +172,7 @@ class SlurmExecutor(Executor):
 
     def log_of(self, handle: SlurmHandle) -> Path:
         assert handle.place is not None
-        return self._files.get(handle.place.submission, handle.work.folder) / f"{handle.job}_0_log.out"
+        return self._files.get(handle.place.submission, handle.command.folder) / f"{handle.job}_0_log.out"
 
     def refresh(self) -> None:
         """Submits what waits, forwards requests to stop, and asks Slurm for the state of the jobs now and then."""
@@ -214,7 +214,7 @@ class SlurmExecutor(Executor):
             request_stop(saving)
 
     def _submit(self, handles: Sequence[SlurmHandle]) -> None:
-        """Attaches to jobs that an earlier command has submitted, and submits the other works."""
+        """Attaches to jobs that are in the queue already, and submits the other commands."""
         self._submitted, self._next_query = time.monotonic(), 0.0
         new = self._attach(handles)
         for start in range(0, len(new), ARRAY_SIZE):
@@ -222,22 +222,22 @@ class SlurmExecutor(Executor):
             name = f"{self._settings.name}-{secrets.token_hex(4)}"
             for task, handle in enumerate(array):
                 if handle.lost == 0:
-                    (handle.work.folder / ATTEMPT).unlink(missing_ok=True)
-                _record(handle.work, Place(name, task))
+                    (handle.command.folder / ATTEMPT).unlink(missing_ok=True)
+                _record(handle.command, Place(name, task))
             for task, (handle, job) in enumerate(zip(array, self._submit_array(name, array), strict=True)):
                 handle.submitted(Place(name, task), job)
                 self._handles.append(handle)
 
     def _attach(self, handles: Sequence[SlurmHandle]) -> list[SlurmHandle]:
         """Returns the handles without a job in the queue, or one that has ended while this command started."""
-        records = {each: read_json(each.work.folder / SUBMITTED) for each in handles if each.lost == 0}
+        records = {each: read_json(each.command.folder / SUBMITTED) for each in handles if each.lost == 0}
         places = {each: Place(**record) for each, record in records.items() if record is not None}
         try:
             listed = listed_jobs({place.submission for place in places.values()})
         except SlurmError as error:
             raise ConfigError(f"Slurm does not answer: {error}") from error
         for handle, place in places.items():
-            outcome = _outcome(handle.work, place)
+            outcome = _outcome(handle.command, place)
             if place in listed:
                 handle.submitted(place, listed[place].job)
                 self._handles.append(handle)
@@ -250,27 +250,27 @@ class SlurmExecutor(Executor):
         import submitit
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-        folders = [os.path.abspath(each.work.folder) for each in handles]
+        folders = [os.path.abspath(each.command.folder) for each in handles]
         self._files[name] = files = runs_of(Path(folders[0])).parent / FILES
         executor = submitit.SlurmExecutor(folder=files, python=f"exec {shlex.quote(sys.executable)}")
         parallel = self._settings.jobs or len(handles)
         executor.update_parameters(**self._settings.parameters, job_name=name, array_parallelism=parallel)
-        names, arguments = [each.work.name for each in handles], [each.work.arguments for each in handles]
+        names, arguments = [each.command.name for each in handles], [each.command.arguments for each in handles]
         with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises
             try:
-                jobs = executor.map_array(run_work, [name] * len(handles), names, folders, arguments)
+                jobs = executor.map_array(run_command, [name] * len(handles), names, folders, arguments)
             except (FailedJobError, FailedSubmissionError) as error:
                 reasons = [line.removeprefix("sbatch: error: ") for line in str(error).splitlines() if line.strip()]
                 raise ConfigError(f"Slurm refused the jobs: {'; '.join(reasons)}") from error
         return [job.job_id for job in jobs]
 
 
-def _outcome(work: Work, place: Place | None) -> dict[str, Any] | None:
+def _outcome(command: Command, place: Place | None) -> dict[str, Any] | None:
     """How the job in this place has ended, as it has recorded it; None if it runs or was killed."""
-    outcome = read_json(work.folder / OUTCOME)
+    outcome = read_json(command.folder / OUTCOME)
     return None if outcome is None or place is None or outcome["submission"] != place.submission else outcome
 
 
-def _record(work: Work, place: Place) -> None:
-    work.folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(work.folder / SUBMITTED, json.dumps(place._asdict()))
+def _record(command: Command, place: Place) -> None:
+    command.folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(command.folder / SUBMITTED, json.dumps(place._asdict()))

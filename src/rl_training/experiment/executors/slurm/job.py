@@ -1,4 +1,4 @@
-"""Runs a work inside a Slurm job: saves before the time limit, requeues the job, and records how it ended."""
+"""Runs a command inside a Slurm job: saves before the time limit, requeues the job, and records how it ended."""
 
 import json
 import os
@@ -9,41 +9,44 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rl_training.experiment.executors.base import LOG, Work
+from rl_training.experiment.executors.base import LOG, Command
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.files import write_atomically
 
-SUBMITTED, ATTEMPT, OUTCOME = ".submitted.json", ".attempt.json", ".outcome.json"  # in the folder of the work
+SUBMITTED, ATTEMPT, OUTCOME = ".submitted.json", ".attempt.json", ".outcome.json"  # in the folder of the command
 TIME_LIMIT = signal.SIGUSR2  # sent by Slurm some time before the limit
 STOPPED = {128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM, -signal.SIGINT}  # exit codes
 IDLE_ATTEMPTS = 3  # a job that has started this often without a new checkpoint has failed
 POLL_SECONDS = 0.1
 
 
-def run_work(submission: str, name: str, folder: str, arguments: tuple[str, ...]) -> None:
-    """The function that submitit calls in the job. It exits with the exit code of the work."""
+def run_command(submission: str, name: str, folder: str, arguments: tuple[str, ...]) -> None:
+    """The function that submitit calls in the job. It exits with the exit code of the command."""
     requests: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, TIME_LIMIT):
         signal.signal(number, lambda number, frame: requests.append(number))
-    work = Work(name, arguments, Path(folder))
-    if _idle_attempts(work.folder) >= IDLE_ATTEMPTS:
+    command = Command(name, arguments, Path(folder))
+    if _idle_attempts(command.folder) >= IDLE_ATTEMPTS:
         message = (
             f"no checkpoint was saved in {IDLE_ATTEMPTS} attempts, each ended by the time limit, by preemption or by a "
             "lost node; give it more time with --slurm time=MINUTES"
         )
-        with (work.folder / LOG).open("a", encoding="utf-8") as log:
+        with (command.folder / LOG).open("a", encoding="utf-8") as log:
             log.write(f"error: {message}\n")
-        _end(work.folder, submission, 1, error=message)
-    code = _run(work, requests)
+        _end(command.folder, submission, 1, error=message)
+    code = _run(command, requests)
     if code in STOPPED and set(requests) == {TIME_LIMIT} and _requeue():
         sys.exit(128 + signal.SIGTERM)
     again = code in STOPPED and set(requests) == {TIME_LIMIT}  # requeueing is not allowed: for the driver to submit
-    _end(work.folder, submission, code, again=again)
+    _end(command.folder, submission, code, again=again)
 
 
-def _run(work: Work, requests: list[int]) -> int:
+run_work = run_command  # the name in jobs that an earlier version has submitted
+
+
+def _run(command: Command, requests: list[int]) -> int:
     """Forwards the first request; when Slurm ends the job, it signals every process itself."""
-    process, forwarded = LocalExecutor(1).submit(work), False
+    process, forwarded = LocalExecutor(1).submit(command), False
     while (code := process.poll()) is None:
         if requests and not forwarded:
             process.stop(signal.SIGTERM)
@@ -68,12 +71,12 @@ def _idle_attempts(folder: Path) -> int:
 
 
 def runs_of(folder: Path) -> Path:
-    """The folder with the runs of a work: its own, or the one above if its own is a hidden one."""
+    """The folder with the runs of a command: its own, or the one above if its own is a hidden one."""
     return folder.parent if folder.name.startswith(".") else folder
 
 
 def saved_files(folder: Path) -> list[str]:
-    """The checkpoints and results of a work."""
+    """The checkpoints and results of a command."""
     top = runs_of(folder)
     found = [*top.glob("**/checkpoints/*"), *top.glob("**/result.json")]
     return sorted(str(path.relative_to(top)) for path in found if not path.name.startswith("."))

@@ -83,7 +83,7 @@ class Inbox:
         shutil.rmtree(self._incoming, ignore_errors=True)
 
     def _checked(self, path: str) -> Path:
-        """The path to write, which must be relative, below the folder of the work, and lead through no link."""
+        """The path to write, which must be relative, below the folder of the command, and lead through no link."""
         parts = PurePosixPath(path).parts
         inside = not self.below or (parts[:1] == (self.below,) and len(parts) > 1)
         beside = self.top_level and len(parts) == 1 and Path(path).suffix in TOP_LEVEL

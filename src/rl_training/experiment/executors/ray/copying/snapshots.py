@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 PIECE = 8 * 2**20  # bytes
 MANIFEST = "manifest.json"
-TOP_LEVEL = (".yaml", ".yml", ".json")  # files beside the folder that a work may read, such as bench.yaml
+TOP_LEVEL = (".yaml", ".yml", ".json")  # files beside the folder that a command may read, such as bench.yaml
 
 Stamp: TypeAlias = tuple[int, int, int]  # inode, size and time of change
 

@@ -1,4 +1,4 @@
-"""Passes on the warnings in the logs of works."""
+"""Passes on the warnings in the logs of jobs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,8 +10,8 @@ ERRORS = ("error: ", "Traceback (most recent call last)")
 PROGRESS = {finished_earlier(1), finished_earlier(2)}
 
 
-class WorkLog:
-    """Reads a log while a work writes it."""
+class JobLog:
+    """Reads a log while a job writes it."""
 
     def __init__(self, file: Path, *, skip: bool = False) -> None:
         """With `skip`, lines that are there already are not read."""
@@ -38,7 +38,7 @@ class WorkLog:
 
 
 class WarnOnce:
-    """Prints each distinct warning once, with the name of the first work that has it."""
+    """Prints each distinct warning once, with the name of the first job that has it."""
 
     def __init__(self) -> None:
         self._printed: set[str] = set()

@@ -1,4 +1,4 @@
-"""Trains the seeds of a config by an executor. A work is a `train` command for one seed, or for a population."""
+"""Trains the seeds of a config by an executor. A job is a `train` command for one seed, or for a population."""
 
 import json
 import shutil
@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from rl_training.experiment.config.train_config import TrainConfig
-from rl_training.experiment.executors.base import LOG, Executor, Handle, Work, last_error
-from rl_training.experiment.executors.work_log import WorkLog
+from rl_training.experiment.executors.base import LOG, Command, Executor, last_error
+from rl_training.experiment.executors.job_log import JobLog
 from rl_training.experiment.processes.runner import Job, run_jobs
 from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, locked_file, make_directory
 from rl_training.experiment.seeds.processes import SeedError, SeedGroup, SeedProgress
@@ -19,7 +19,7 @@ from rl_training.files import write_atomically
 from rl_training.messages import many, print_warning
 from rl_training.runtime.metrics_table import logged_rows
 
-FOLDER, SEEDS = ".work", "seeds.json"  # in the run directory of the first seed of a work
+FOLDER, SEEDS = ".work", "seeds.json"  # in the run directory of the first seed of a job
 READ_SECONDS = 1.0  # between two looks at the files of the runs
 
 
@@ -40,21 +40,20 @@ class StoredSeed:
             self.progress = SeedProgress(step, returns[-1] if returns else None, scores[-1] if scores else None)
 
 
-class SeedsWork(Job):
+class SeedsJob(Job):
     """Some seeds that train in one process; `code` is its exit code."""
 
-    process: Handle | None = None
-
-    def __init__(self, configs: Sequence[TrainConfig], executor: Executor, *, fresh: bool) -> None:
+    def __init__(
+        self, configs: Sequence[TrainConfig], executor: Executor, *, fresh: bool, keep_open: tuple[int, ...]
+    ) -> None:
         self.seeds = [StoredSeed(config) for config in configs]
         self.folder = run_directory(configs[0]) / FOLDER
         self.code: int | None = None
         self.error: str | None = None
         self.stopped = False  # by someone else, such as a user of the cluster
-        self.keep_open: tuple[int, ...] = ()
-        self._command = train_command(configs, fresh=fresh)
-        self._executor, self._submitted = executor, False
-        self._read_at, self._log = 0.0, WorkLog(self.folder / LOG)
+        self._arguments = train_command(configs, fresh=fresh)
+        self._executor, self._keep_open, self._submitted = executor, keep_open, False
+        self._read_at, self._log = 0.0, JobLog(self.folder / LOG)
 
     @property
     def name(self) -> str:
@@ -73,8 +72,8 @@ class SeedsWork(Job):
         self._submitted = True
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / SEEDS, json.dumps([seed.seed for seed in self.seeds]))
-        self._log = WorkLog(self.folder / LOG, skip=True)
-        self.process = self._executor.submit(Work(self.name, self._command, self.folder, self.keep_open))
+        self._log = JobLog(self.folder / LOG, skip=True)
+        self.process = self._executor.submit(Command(self.name, self._arguments, self.folder, self._keep_open))
 
     def poll(self, *, stopping: bool) -> None:
         assert self.process is not None
@@ -110,7 +109,7 @@ def run_directory(config: TrainConfig) -> Path:
 def train_command(configs: Sequence[TrainConfig], *, fresh: bool) -> tuple[str, ...]:
     """The words after `python -m` that train these seeds. They hold the whole config, so that no other file is needed.
 
-    The modules that the config names are those of the user's own command, so the work may import them.
+    The modules that the config names are those of the user's own command, so the job may import them.
     """
     values = configs[0].model_dump(mode="json", exclude_defaults=True, exclude={"algo", "seed", "output_dir"})
     changes = [f"{key}={json.dumps(value)}" for key, value in values.items()]
@@ -121,9 +120,9 @@ def train_command(configs: Sequence[TrainConfig], *, fresh: bool) -> tuple[str, 
 
 
 def divide(configs: Sequence[TrainConfig], groups: int, *, fresh: bool) -> list[list[TrainConfig]]:
-    """Divides seeds into works of about the same size. Seeds that were together in a work before stay together.
+    """Divides seeds into jobs of about the same size. Seeds that were together in a job before stay together.
 
-    A work may be in the queue of a cluster, and seeds of different works may have no checkpoint of the same step.
+    A job may be in the queue of a cluster, and seeds of different jobs may have no checkpoint of the same step.
     """
     left = {config.seed: config for config in configs}
     divided: list[list[TrainConfig]] = []
@@ -143,7 +142,7 @@ def _stored_seeds(config: TrainConfig) -> list[int]:
         return []
 
 
-def train_in_works(
+def train_in_jobs(
     groups: Sequence[Sequence[TrainConfig]], executor: Executor, *, fresh: bool, quiet: bool
 ) -> list[int]:
     """Trains the groups and returns the requests to stop (signals). A user error stops all groups and is raised."""
@@ -151,22 +150,21 @@ def train_in_works(
     parent = run_directory(configs[0]).parent
     with _locked(parent, configs) as lock:
         if fresh and executor.remote:
-            _discard(configs)  # a remote work may be started several times
-        works = [SeedsWork(group, executor, fresh=fresh and not executor.remote) for group in groups]
-        for work in works:
-            work.keep_open = (lock,)
-        seeds = [seed for work in works for seed in work.seeds]
+            _discard(configs)  # a remote job may be started several times
+        again = fresh and not executor.remote
+        jobs = [SeedsJob(group, executor, fresh=again, keep_open=(lock,)) for group in groups]
+        seeds = [seed for job in jobs for seed in job.seeds]
         shown = SeedGroup(seeds, sum(config.duration for config in configs), _steps_taken(seeds), quiet=quiet)
         if not quiet:
-            limit = "" if executor.parallel >= len(works) else f", {executor.parallel} at a time"
-            print_warning(f"{many(len(seeds), 'seed')} in {many(len(works), 'job')}{limit}")
+            limit = "" if executor.parallel >= len(jobs) else f", {executor.parallel} at a time"
+            print_warning(f"{many(len(seeds), 'seed')} in {many(len(jobs), 'job')}{limit}")
         try:
-            caught = run_jobs(works, limit=executor.limit, watch=shown.show)
+            caught = run_jobs(jobs, limit=executor.limit, watch=shown.show)
         finally:
             shown.close()
         if not caught:
-            for work in sorted(works, key=lambda work: not work.stops_others):
-                work.raise_failure()
+            for job in sorted(jobs, key=lambda job: not job.stops_others):
+                job.raise_failure()
     return caught
 
 
