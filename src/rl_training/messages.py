@@ -5,7 +5,7 @@ import logging
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -37,6 +37,22 @@ def command(*words: object) -> str:
 def many(number: int, noun: str) -> str:
     """Returns a number with its noun: `1 step`, `2,000 steps`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Returns `seed 7`, or `seeds 0-4, 7`."""
+    return f"seed{'s' if len(seeds) > 1 else ''} {seed_ranges(seeds)}"
+
+
+def seed_ranges(seeds: Sequence[int]) -> str:
+    """Returns `0-4, 7` for the seeds 0, 1, 2, 3, 4 and 7."""
+    parts: list[list[int]] = []
+    for seed in sorted(seeds):
+        if parts and seed == parts[-1][-1] + 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

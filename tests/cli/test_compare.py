@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rl_training.messages import seed_ranges
 from rl_training.reporting.comparison import compare, learning_curves
 from rl_training.reporting.comparison_plots import profile, save_improvements, save_profiles
-from rl_training.reporting.stored_runs import read_run, run_directories, seed_ranges
+from rl_training.reporting.stored_runs import read_run, run_directories
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rl_training.cli.output import print_facts, print_json, print_table
 from rl_training.experiment.bench.cell import seconds_left
 from rl_training.experiment.tuning.space import describe_params, shown_value
 from rl_training.experiment.user_errors import message_of
-from rl_training.messages import command, duration, return_format
+from rl_training.messages import command, duration, return_format, seeds_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -138,8 +138,6 @@ def finish(study: Tuning, *, as_json: bool) -> None:
 
 
 def _score(score: Score | None) -> str | None:
-    from rl_training.experiment.tuning.final import seeds_text
-
     return None if score is None else f"{score} on {seeds_text(score.seeds)}, not tuned on"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.bench.scores import is_estimate
-from rl_training.messages import return_format
-from rl_training.reporting.stored_runs import flat, seeds_text
+from rl_training.messages import return_format, seeds_text
+from rl_training.reporting.stored_runs import flat
 
 READING = (
     "env_kwargs", "env_wrappers", "dataset_columns", "dataset_episodes", "dataset_stride", "action_range", "allow",

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rl_training.messages import seeds_text
 from rl_training.reporting.bench_cells import BenchCell, read_cells
 from rl_training.reporting.finding import find
 from rl_training.reporting.settings import Setting, counted, differing_keys, label_of, settings_of
-from rl_training.reporting.stored_runs import StoredRun, flat, progress_text, read_run, seeds_text
+from rl_training.reporting.stored_runs import StoredRun, flat, progress_text, read_run
 from rl_training.reporting.tasks import data_names, name_of
 
 STOPPED = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -154,18 +154,3 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def progress_text(step: int, total: int) -> str:
     """`50 of 100`; a rollout may end after the steps that were asked for."""
     return f"{step:,} of {total:,}" if step <= total else f"{step:,} (asked {total:,})"
-
-
-def seeds_text(seeds: Sequence[int]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {seed_ranges(seeds)}"
-
-
-def seed_ranges(seeds: Sequence[int]) -> str:
-    """Returns `0-4, 7` for the seeds 0, 1, 2, 3, 4 and 7."""
-    parts: list[list[int]] = []
-    for seed in sorted(seeds):
-        if parts and seed == parts[-1][-1] + 1:
-            parts[-1].append(seed)
-        else:
-            parts.append([seed])
-    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts)

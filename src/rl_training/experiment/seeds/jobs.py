@@ -16,7 +16,7 @@ from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, loc
 from rl_training.experiment.seeds.processes import SeedError, SeedGroup, SeedProgress
 from rl_training.experiment.user_errors import USER_ERROR_CODE
 from rl_training.files import write_atomically
-from rl_training.messages import many, print_warning
+from rl_training.messages import many, print_warning, seeds_text
 from rl_training.runtime.metrics_table import logged_rows
 
 FOLDER, SEEDS = ".work", "seeds.json"  # in the run directory of the first seed of a job
@@ -57,8 +57,7 @@ class SeedsJob(Job):
 
     @property
     def name(self) -> str:
-        numbers = [str(seed.seed) for seed in self.seeds]
-        return f"seed {numbers[0]}" if len(numbers) == 1 else f"seeds {', '.join(numbers)}"
+        return seeds_text([seed.seed for seed in self.seeds])
 
     @property
     def waiting(self) -> bool:

@@ -1,6 +1,6 @@
 """Scores the best config, and the untuned one, on seeds that no trial was trained with; writes `best.yaml`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from rl_training.experiment.tuning.space import merged
 from rl_training.experiment.tuning.study import Trial
 from rl_training.experiment.tuning.trial import BASE
 from rl_training.files import write_atomically
-from rl_training.messages import many, return_format
+from rl_training.messages import many, return_format, seeds_text
 from rl_training.statistics import Interval, bootstrap_interval, interquartile_mean, probability_of_improvement
 
 FOLDER, BEST = "final", "best.yaml"
@@ -116,11 +116,3 @@ def score_of(result: Mapping[str, Any] | None) -> Score | None:
     scores = [float(run["score"]["return_mean"]) for run in result["runs"]]
     interval = bootstrap_interval(scores) if len(scores) > 1 else None
     return Score([run["seed"] for run in result["runs"]], scores, interquartile_mean(scores), interval)
-
-
-def seeds_text(seeds: Sequence[int]) -> str:
-    """`seed 7`, `seeds 0-4` or `seeds 0,2,5`."""
-    if len(seeds) == 1:
-        return f"seed {seeds[0]}"
-    consecutive = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    return f"seeds {seeds[0]}-{seeds[-1]}" if consecutive else f"seeds {','.join(map(str, seeds))}"

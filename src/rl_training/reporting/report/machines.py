@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from rl_training.messages import seed_ranges
 from rl_training.reporting.report.groups import Gathered, Member, ReportGroup, finite
 from rl_training.reporting.report.texts import duration_text, number_text, short_text
-from rl_training.reporting.stored_runs import seed_ranges
 
 PROGRAMS = ("rl-training", "__main__.py")
 

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from rl_training.messages import seed_ranges
 from rl_training.reporting.comparison import INSEPARABLE, MOST_SEEDS, Entry, Pair
 from rl_training.reporting.report.groups import Gathered, Member, ReportGroup
 from rl_training.reporting.report.machines import member_seconds
 from rl_training.reporting.report.scores import ScoredTask
 from rl_training.reporting.report.texts import decimals, duration_text, interval_text, number_text, short_text
-from rl_training.reporting.stored_runs import progress_text, seed_ranges
+from rl_training.reporting.stored_runs import progress_text
 from rl_training.reporting.tasks import PLAYED_NOTE
 
 MARGIN = 4.0  # per cent of the width of a picture in a table
