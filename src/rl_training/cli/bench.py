@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,6 +16,7 @@ from rl_training.cli.executors import takes_executor
 from rl_training.cli.options import DATA, DATASETS, LIST, Json, number
 from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
 from rl_training.cli.tables import takes_table_options
+from rl_training.cli.watching import live_table, watching
 from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.messages import OPE_CAUTION, command, duration, many, return_format
 
@@ -98,24 +97,24 @@ def bench(
     continued = output is not None and (output / PLAN).is_file()
     output = output or Path("runs") / ("bench" if plan is None else plan.stem)
     stored = not values and not changes and (continued or one_cell is not None)
-    work = Bench(read_plan(output) if stored else parse_plan(with_seeds_and_overrides(values, changes)), output)
-    with watching(work) as watch:
-        run(work, replace(executor, jobs=jobs), watch, one_cell=one_cell)
-    print_result(work, as_json=as_json)
-    if work.signal is not None or work.status in ("failed", "stopped"):
-        raise typer.Exit(1 if work.signal is None else 128 + work.signal)
+    started = Bench(read_plan(output) if stored else parse_plan(with_seeds_and_overrides(values, changes)), output)
+    with watching_cells(started) as watch:
+        run(started, replace(executor, jobs=jobs), watch, one_cell=one_cell)
+    print_result(started, as_json=as_json)
+    if started.signal is not None or started.status in ("failed", "stopped"):
+        raise typer.Exit(1 if started.signal is None else 128 + started.signal)
 
 
-def run(work: Bench, options: ExecutorOptions, watch: Watch, *, one_cell: str | None) -> None:
+def run(bench: Bench, options: ExecutorOptions, watch: Watch, *, one_cell: str | None) -> None:
     from rl_training.experiment.executors.opening import for_devices, open_executor
 
     if one_cell is not None and options.name != "local":
         raise ValueError(f"--cell runs one cell on this machine, so leave out --executor {options.name}, or --cell")
-    with closing(open_executor(for_devices(options, {cell.config.device for cell in work.cells}))) as executor:
+    with closing(open_executor(for_devices(options, {cell.config.device for cell in bench.cells}))) as executor:
         if one_cell is None:
-            work.run(executor=executor, watch=watch)
+            bench.run(executor=executor, watch=watch)
         else:
-            work.run_cell(one_cell, executor=executor, watch=watch)
+            bench.run_cell(one_cell, executor=executor, watch=watch)
 
 
 def read_plan_file(path: Path | None) -> dict[str, Any]:
@@ -144,73 +143,40 @@ def with_seeds_and_overrides(values: dict[str, Any], overrides: Sequence[str]) -
     return changed
 
 
-@contextmanager
-def watching(work: Bench) -> Iterator[Watch]:
-    """Yields a function that shows the cells on stderr: a live table on a terminal, otherwise changes line by line."""
-    if not sys.stderr.isatty():
-        yield StateLines()
-        return
-    from rich.console import Console
-    from rich.live import Live
+def watching_cells(bench: Bench) -> AbstractContextManager[Watch]:
+    """Yields a function that shows the cells of a bench on stderr while they run."""
+    from rl_training.experiment.bench.cell import CellRun
 
-    from rl_training.experiment.bench.cell import seconds_left
-
-    began, before = time.monotonic(), overall(work.cells)
-    with Live(console=Console(stderr=True), auto_refresh=False) as live:
-
-        def show(cells: Sequence[CellRun]) -> None:
-            left = seconds_left(time.monotonic() - began, before, overall(cells))
-            live.update(table(cells, left), refresh=True)
-
-        yield show
+    return watching(bench.cells, line=line, progress=CellRun.progress, table=table)
 
 
-class StateLines:
-    """Prints a line when the state of a cell changes."""
-
-    def __init__(self) -> None:
-        self.printed: dict[str, str] = {}
-
-    def __call__(self, cells: Sequence[CellRun]) -> None:
-        for cell in cells:
-            if self.printed.get(cell.cell.name, "waiting") != cell.state:
-                self.printed[cell.cell.name] = cell.state
-                typer.echo(f"{cell.cell.name}: {cell.state}{'' if cell.error is None else f': {cell.error}'}", err=True)
+def line(cell: CellRun) -> str:
+    return f"{cell.cell.name}: {cell.state}{'' if cell.error is None else f': {cell.error}'}"
 
 
-def overall(cells: Sequence[CellRun]) -> float:
-    """Mean progress of the cells, between 0 and 1."""
-    return sum(cell.progress() for cell in cells) / len(cells)
+def table(cells: Sequence[CellRun], left: str) -> Table:
+    title = f"{sum(cell.state == 'done' for cell in cells)} of {len(cells)} cells done{left}"
+    columns = ("cell", "state", "progress", "left", "")
+    return live_table(title, columns, [row(cell) for cell in cells], right=("progress", "left"))
 
 
-def table(cells: Sequence[CellRun], seconds_left: float | None) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    done = f"{sum(cell.state == 'done' for cell in cells)} of {len(cells)} cells done"
-    title = done if seconds_left is None else f"{done}, about {duration(seconds_left)} left"
-    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, title=title, title_justify="left")
-    for column in ("cell", "state", "progress", "left", ""):
-        grid.add_column(column, justify="right" if column in ("progress", "left") else "left")
-    for cell in cells:
-        left = cell.seconds_left()
-        words = (cell.cell.name, cell.state, f"{cell.progress():.0%}", "" if left is None else duration(left))
-        grid.add_row(*(Text(word) for word in (*words, cell.error or "")))
-    return grid
+def row(cell: CellRun) -> tuple[str, ...]:
+    left = cell.seconds_left()
+    shown_left = "" if left is None else duration(left)
+    return cell.cell.name, cell.state, f"{cell.progress():.0%}", shown_left, cell.error or ""
 
 
-def print_result(work: Bench, *, as_json: bool) -> None:
-    cells = [_cell_json(cell) for cell in work.cells]
+def print_result(bench: Bench, *, as_json: bool) -> None:
+    cells = [_cell_json(cell) for cell in bench.cells]
     if as_json:
-        print_json({"bench": str(work.directory), "status": work.status, "cells": cells})
+        print_json({"bench": str(bench.directory), "status": bench.status, "cells": cells})
         return
-    header, text = ("score of each seed", played) if work.plan.score == "episodes" else (ESTIMATES, estimated)
+    header, text = ("score of each seed", played) if bench.plan.score == "episodes" else (ESTIMATES, estimated)
     rows = [(cell["cell"], cell["state"], text(cell), cell["error"] or "") for cell in cells]
     print_table(("cell", "state", header, "error"), rows)
-    if work.plan.score == "ope" and any(cell["estimates"] for cell in cells):
+    if bench.plan.score == "ope" and any(cell["estimates"] for cell in cells):
         print_wrapped("caution     ", f"no episodes were played: {OPE_CAUTION}")
-    print_facts({"bench": str(work.directory), "next": _next(work)})
+    print_facts({"bench": str(bench.directory), "next": _next(bench)})
 
 
 def played(cell: dict[str, Any]) -> str:
@@ -228,12 +194,12 @@ def estimated(cell: dict[str, Any]) -> str:
     return ", ".join(texts)
 
 
-def _next(work: Bench) -> str:
-    if work.status == "failed" and all(cell.busy for cell in work.cells if cell.state == "failed"):
+def _next(bench: Bench) -> str:
+    if bench.status == "failed" and all(cell.busy for cell in bench.cells if cell.state == "failed"):
         return "repeat the command once the other process has ended"
-    if work.status == "failed":
+    if bench.status == "failed":
         return "correct the error (log.txt in the folder of the cell has the details), then repeat the command"
-    return command("compare", work.directory) if work.status == "done" else "repeat the command to continue"
+    return command("compare", bench.directory) if bench.status == "done" else "repeat the command to continue"
 
 
 def _cell_json(cell: CellRun) -> dict[str, Any]:

@@ -2,35 +2,31 @@
 
 import re
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rl_training.cli.options import LIST, adds_options
 from rl_training.experiment.executors.base import ExecutorOptions
 
-PANEL = "Executor"
-
-
-def _option(help_text: str, **settings: Any) -> Any:
-    return typer.Option(help=help_text, rich_help_panel=PANEL, **settings)
-
 
 def _choices(
     executor: Annotated[
-        str, _option("Where to run: processes of this machine, Ray or Slurm.", metavar="local|ray|slurm")
+        str, typer.Option(help="Where to run: processes of this machine, Ray or Slurm.", metavar="local|ray|slurm")
     ] = "local",
-    devices: Annotated[str | None, _option("GPUs of this machine to use.", metavar="0,1,2"), LIST] = None,
-    slots: Annotated[int | None, _option("Jobs at a time on one GPU.", metavar="N", min=1)] = None,
-    cpus: Annotated[int | None, _option("CPU cores of a job.", metavar="N", min=1)] = None,
-    gpus: Annotated[float | None, _option("GPUs of a job (Ray: also a fraction).", metavar="N", min=0)] = None,
-    memory: Annotated[str | None, _option("RAM of a job.", metavar="8G")] = None,
-    gpu_memory: Annotated[str | None, _option("GPU memory of a job.", metavar="10G")] = None,
+    devices: Annotated[str | None, typer.Option(help="GPUs of this machine to use.", metavar="0,1,2"), LIST] = None,
+    slots: Annotated[int | None, typer.Option(help="Jobs at a time on one GPU.", metavar="N", min=1)] = None,
+    cpus: Annotated[int | None, typer.Option(help="CPU cores of a job.", metavar="N", min=1)] = None,
+    gpus: Annotated[
+        float | None, typer.Option(help="GPUs of a job (Ray: also a fraction).", metavar="N", min=0)
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="RAM of a job.", metavar="8G")] = None,
+    gpu_memory: Annotated[str | None, typer.Option(help="GPU memory of a job.", metavar="10G")] = None,
     address: Annotated[
-        str | None, _option("An existing Ray cluster.", metavar="HOST:PORT|auto", show_default="a local one")
+        str | None, typer.Option(help="An existing Ray cluster.", metavar="HOST:PORT|auto", show_default="a local one")
     ] = None,
     slurm: Annotated[
-        list[str] | None, _option("A Slurm setting, such as partition=long; repeatable.", metavar="KEY=VALUE")
+        list[str] | None, typer.Option(help="A Slurm setting, such as partition=long; repeatable.", metavar="KEY=VALUE")
     ] = None,
 ) -> ExecutorOptions:
     from rl_training.experiment.config.messages import key_and_value

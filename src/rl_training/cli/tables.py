@@ -6,25 +6,21 @@ import typer
 
 from rl_training.cli.options import adds_options
 
-PANEL = "Tables"
-
-
-def _option(help_text: str, **settings: Any) -> Any:
-    return typer.Option(help=help_text, rich_help_panel=PANEL, **settings)
-
 
 def _table(
     categories: Annotated[
         list[str] | None,
-        _option("Read a column of names as categories; =A,B,C lists its values in order; repeatable.",
-                metavar="COLUMN[=A,B]"),
+        typer.Option(
+            metavar="COLUMN[=A,B]",
+            help="Read a column of names as categories; =A,B,C lists its values in order; repeatable.",
+        ),
     ] = None,
     csv_dialect: Annotated[
         str | None,
-        _option("Separators: auto, comma, semicolon, tab, pipe, or semicolon_decimal_comma.", metavar="NAME"),
+        typer.Option(help="Separators: auto, comma, semicolon, tab, pipe, or semicolon_decimal_comma.", metavar="NAME"),
     ] = None,
     max_gap: Annotated[
-        float | None, _option("End episodes where the time column jumps by more.", metavar="SECONDS")
+        float | None, typer.Option(help="End episodes where the time column jumps by more.", metavar="SECONDS")
     ] = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The options that were given, as in the section `table` of a config."""

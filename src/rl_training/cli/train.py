@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
-from rl_training.cli.executors import PANEL, given_options, takes_executor
+from rl_training.cli.executors import given_options, takes_executor
 from rl_training.cli.options import DATA, LIST, Json, Trust, number
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
 from rl_training.cli.tables import takes_table_options
@@ -73,7 +73,7 @@ Compile = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=1, help="With --seeds: processes that train in parallel.", rich_help_panel=PANEL,
+        metavar="N", min=1, help="With --seeds: processes that train in parallel.",
         show_default="one population, or one process per core",
     ),
 ]  # fmt: skip

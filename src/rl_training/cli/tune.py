@@ -62,7 +62,7 @@ def tune(
 ) -> None:  # fmt: skip
     """Tune config keys and algorithm options with Optuna. Repeat the command to continue."""
     require_optuna()
-    from rl_training.cli.bench import watching
+    from rl_training.cli.bench import watching_cells
     from rl_training.cli.seeds import parse_seeds
     from rl_training.cli.tune_output import finish, watching_trials
     from rl_training.experiment.executors.opening import open_executor
@@ -86,7 +86,7 @@ def tune(
         words = [target, *([env] if env else [])]
         study = Tuning(plan, output, trials, command(words, {**typed, "--output": str(output)}))
         options = trial_options(replace(executor, jobs=jobs), plan)
-        study.run(lambda: open_executor(options), final, watching_trials, watching)
+        study.run(lambda: open_executor(options), final, watching_trials, watching_cells)
     finish(study, as_json=as_json)
     if study.status != "done":
         raise typer.Exit(1 if study.signal is None else 128 + study.signal)

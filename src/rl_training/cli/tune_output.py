@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from rl_training.cli.output import print_facts, print_json, print_table
-from rl_training.experiment.bench.cell import seconds_left
+from rl_training.cli.watching import live_table, watching
 from rl_training.experiment.tuning.space import describe_params, shown_value
 from rl_training.experiment.user_errors import message_of
-from rl_training.messages import command, duration, return_format, seeds_text
+from rl_training.messages import command, return_format, seeds_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,36 +28,12 @@ ENDED = ("done", "pruned", "failed")
 RUNNING = ("queued", "running")
 
 
-@contextmanager
-def watching_trials() -> Iterator[Watch]:
-    """Yields a function that shows the trials on stderr: a live table on a terminal, otherwise changes line by line."""
-    if not sys.stderr.isatty():
-        yield TrialLines()
-        return
-    from rich.console import Console
-    from rich.live import Live
-
-    with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        live_table = LiveTable()
-        yield lambda trials: live.update(live_table(trials), refresh=True)
-
-
-class TrialLines:
-    """Prints a line when the state of a trial changes."""
-
-    def __init__(self) -> None:
-        self.printed: dict[int, str] = {}
-
-    def __call__(self, trials: Sequence[TrialRun]) -> None:
-        first = not self.printed
-        for trial in trials:
-            known = self.printed.get(trial.number)
-            self.printed[trial.number] = trial.state
-            if known != trial.state and not (first and trial.state in ENDED) and trial.state != "waiting":
-                typer.echo(line(trial), err=True)
-        ended = sum(trial.state in ENDED for trial in trials)
-        if first and ended:
-            typer.echo(f"{ended} of {len(trials)} trials ended earlier", err=True)
+def watching_trials(trials: Sequence[TrialRun]) -> AbstractContextManager[Watch]:
+    """Yields a function that shows the trials on stderr while they run."""
+    ended = [trial for trial in trials if trial.state in ENDED]
+    if ended and not sys.stderr.isatty():
+        typer.echo(f"{len(ended)} of {len(trials)} trials ended earlier", err=True)
+    return watching(trials, line=line, progress=progress, table=table, ended=ended)
 
 
 def shown_return(value: float | None) -> str:
@@ -75,31 +50,17 @@ def line(trial: TrialRun) -> str:
     return f"trial {trial.number}: {trial.state}{f', {details}' if details else ''}"
 
 
-class LiveTable:
-    """The running trials and the best ones, with the time left in the title."""
+def table(trials: Sequence[TrialRun], left: str) -> Table:
+    """The running trials and the best ones."""
+    title = f"{sum(trial.state in ENDED for trial in trials)} of {len(trials)} trials ended{left}"
+    shown = [*(trial for trial in trials if trial.state in RUNNING), *best_trials(trials)]
+    columns = ("trial", "state", "progress", "return", "values")
+    return live_table(title, columns, [row(trial) for trial in shown], right=("progress", "return"))
 
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.before: float | None = None
 
-    def __call__(self, trials: Sequence[TrialRun]) -> Table:
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        now = sum(progress(trial) for trial in trials) / len(trials)
-        self.before = now if self.before is None else self.before
-        left = seconds_left(time.monotonic() - self.began, self.before, now)
-        title = f"{sum(trial.state in ENDED for trial in trials)} of {len(trials)} trials ended"
-        title += "" if left is None else f", about {duration(left)} left"
-        grid = Table(box=box.SIMPLE_HEAD, show_edge=False, title=title, title_justify="left")
-        for column in ("trial", "state", "progress", "return", "values"):
-            grid.add_column(column, justify="right" if column in ("progress", "return") else "left")
-        for trial in [*(trial for trial in trials if trial.state in RUNNING), *best_trials(trials)]:
-            value = shown_return(trial.value)
-            words = (str(trial.number), trial.state, f"{progress(trial):.0%}", value, describe_params(trial.params))
-            grid.add_row(*map(Text, words))
-        return grid
+def row(trial: TrialRun) -> tuple[str, ...]:
+    value = shown_return(trial.value)
+    return str(trial.number), trial.state, f"{progress(trial):.0%}", value, describe_params(trial.params)
 
 
 def progress(trial: TrialRun) -> float:

@@ -20,7 +20,7 @@ from rl_training.experiment.tuning.trial import BASE, TrialRun
 from rl_training.files import write_atomically
 
 Watch = Callable[[Sequence[TrialRun]], None]
-WatchTrials = Callable[[], AbstractContextManager[Watch]]  # shows the trials while they run
+WatchTrials = Callable[[Sequence[TrialRun]], AbstractContextManager[Watch]]  # shows the trials while they run
 
 
 class Tuning:
@@ -128,7 +128,7 @@ class Tuning:
             trial.executor, trial.keep_open = executor, locks
         for trial, earlier in zip(self.trials, stored, strict=False):
             trial.load(earlier)
-        with watch() as show:
+        with watch(self.trials) as show:
 
             def show_all() -> None:
                 self._print_warnings()
