@@ -101,7 +101,7 @@ def _not_together(directories: Sequence[RunDirectory], had: Sequence[RunDirector
         else f"{new.path} has not started, so it cannot continue together with {had[0].path}"
     )
     began = [_began(directory) for directory in had]
-    if began[0] is None or (new is None and began.count(began[0]) == len(began)):
+    if new is not None or began[0] is None or began.count(began[0]) == len(began):
         return UnusableRunError(problem, f"train each seed in a command of its own, or start over with {FRESH}")
     seeds = f"--seeds {','.join(map(str, began[0]))} (sweep({began[0]}) in Python)"
     return UnusableRunError(problem, f"continue {seeds} first, then repeat this command, or start over with {FRESH}")

@@ -18,7 +18,7 @@ from rl_training.experiment.seeds.jobs import divide, train_in_jobs
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
 from rl_training.experiment.starts import find_starts
 from rl_training.experiment.trust import changed_sources, warn_of_changed_source
-from rl_training.messages import print_warning
+from rl_training.messages import print_warning, seeds_text
 from rl_training.processes import end_if_repeated
 from rl_training.runtime.engine import Callback
 
@@ -39,11 +39,8 @@ def train_seeds(
     with _no_empty_directories(waiting):
         if waiting and executor is not None:
             results |= train_by_executor(configs, {*results}, executor, fresh=fresh, quiet=quiet)
-        elif len(waiting) == 1:
-            results[waiting[0].seed] = run_training(waiting[0], callbacks=callbacks, fresh=fresh, quiet=quiet)
-        elif waiting and as_population(waiting[0]):
-            trained = run_population(waiting, callbacks=callbacks, fresh=fresh, quiet=quiet)
-            results |= {config.seed: result for config, result in zip(waiting, trained, strict=True)}
+        elif len(waiting) == 1 or (waiting and as_population(waiting[0])):
+            results |= train_in_populations(waiting, callbacks, fresh=fresh, quiet=quiet)
         elif waiting:
             results |= train_in_processes(waiting, callbacks, fresh=fresh, quiet=quiet)
     return [results[config.seed] for config in configs]
@@ -91,6 +88,42 @@ def _stored_result(config: TrainConfig) -> TrainResult | None:
         return None
     directory.check(config)
     return TrainResult.from_json(directory.path, stored)
+
+
+def train_in_populations(
+    configs: Sequence[TrainConfig], callbacks: Sequence[Callback], *, fresh: bool, quiet: bool
+) -> dict[int, TrainResult]:
+    """Trains the seeds as one population. If some were stopped, they continue first, and new seeds train after them."""
+    began = set() if fresh else _seeds_with_checkpoints(configs)
+    stopped = [config for config in configs if config.seed in began]
+    new = [config for config in configs if config.seed not in began]
+    if stopped and new:
+        first, second = (seeds_text([config.seed for config in group]) for group in (stopped, new))
+        print_warning(f"{first} continue first, as they began; then {second} start")
+    results: dict[int, TrainResult] = {}
+    for group in filter(None, (stopped, new)):
+        if any(result.status in UNFINISHED for result in results.values()):
+            return results | {config.seed: _without_result(config) for config in group}
+        if len(group) == 1:
+            trained = [run_training(group[0], callbacks=callbacks, fresh=fresh, quiet=quiet)]
+        else:
+            trained = run_population(group, callbacks=callbacks, fresh=fresh, quiet=quiet)
+        results |= {config.seed: result for config, result in zip(group, trained, strict=True)}
+    return results
+
+
+def _seeds_with_checkpoints(configs: Sequence[TrainConfig]) -> set[int]:
+    """The seeds that have saved checkpoints, and those that began with them, in one population.
+
+    A crash may leave one member with a record of its first checkpoint, and another without.
+    """
+    found: set[int] = set()
+    for config in configs:
+        directory = RunDirectory.of(config)
+        if directory.had_checkpoints():
+            record = directory.read("run.json") or {}
+            found |= {config.seed, *record.get("population", ())}
+    return found
 
 
 def train_in_processes(
