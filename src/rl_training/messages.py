@@ -34,6 +34,11 @@ def command(*words: object) -> str:
     return shlex.join(("rl-training", *map(str, words)))
 
 
+def option_name(key: str) -> str:
+    """Returns the option of a key: `--gpu-memory` for `gpu_memory`."""
+    return f"--{key.replace('_', '-')}"
+
+
 def many(number: int, noun: str) -> str:
     """Returns a number with its noun: `1 step`, `2,000 steps`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

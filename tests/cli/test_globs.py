@@ -82,7 +82,7 @@ def test_other_arguments_stay(logs, arguments):
 
 
 def test_files_that_no_pattern_stands_for_are_refused(logs):
-    with pytest.raises(typer.BadParameter, match="got 2 files that no pattern stands for, the first is"):
+    with pytest.raises(typer.BadParameter, match="got 2 files that no single pattern matches, such as"):
         join_files(["--dataset", logs[0], logs[2]], {"--dataset"})
 
 

@@ -107,7 +107,7 @@ def test_the_introduction_names_the_seeds_and_the_updates_of_each(cli, tmp_path)
 
 def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--seed", "1", "--seeds", "0-2", "--output", tmp_path / "run")
-    assert (result.exit_code, result.stderr) == (2, "error: --seed and --seeds exclude each other; give one of them\n")
+    assert (result.exit_code, result.stderr) == (2, "error: give --seed or --seeds, not both\n")
 
 
 @pytest.mark.usefixtures("forked_jobs")

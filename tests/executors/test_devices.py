@@ -57,7 +57,7 @@ def test_devices_are_the_entries_that_were_visible(smi, monkeypatch, visible, ex
 def test_a_gpu_outside_the_visible_ones_is_refused(smi, monkeypatch):
     monkeypatch.setenv(VISIBLE, "GPU-bb22")
     assert open_executor(ExecutorOptions(devices=("1",))).limit == 1  # as nvidia-smi numbers it
-    with pytest.raises(ConfigError, match=f"--devices: {VISIBLE} has no GPU '0', but GPU-bb22"):
+    with pytest.raises(ConfigError, match=f"--devices: {VISIBLE} has no GPU '0'; it has GPU-bb22"):
         open_executor(ExecutorOptions(devices=("0",)))
 
 

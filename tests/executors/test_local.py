@@ -177,7 +177,7 @@ def test_gpus_limit_together_with_the_machine(two_gpus, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"devices": ("0", "2")}, "--devices: this machine has no GPU '2', but 0, 1"),
+        ({"devices": ("0", "2")}, "--devices: this machine has no GPU '2'; it has 0, 1"),
         ({"devices": ("0", "0")}, "--devices has GPU 0 twice; --slots 2 runs two jobs at a time on each GPU"),
         ({"gpu_memory": 81 * GIB}, "--gpu-memory 81 GiB is more than GPU 0 has, 80 GiB; give less"),
         (

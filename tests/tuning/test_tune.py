@@ -158,7 +158,7 @@ def test_tuning_without_an_environment_is_refused(studies):
 def test_evaluations_are_switched_on_and_seeds_of_a_population_are_averaged(studies):
     result = studies.tune("--json", base=OFFLINE)
     assert result.exit_code == 0, result.stderr
-    note = "eval_interval is 0, but tuning needs evaluations; every run has one every 1 step"
+    note = "eval_interval is 0, but tuning needs evaluations; runs are evaluated every 1 step"
     assert result.stderr.splitlines()[0] == note
     found = json.loads(result.stdout)
     files = sorted((studies.folder / "trials" / "0001").glob("seed_*/result.json"))

@@ -61,13 +61,14 @@ Jobs = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Cells run in parallel.", show_default="number of cores")
 ]
 OneCell = Annotated[
-    str | None, typer.Option("--cell", metavar="NAME", help="Run only this cell, of the bench in DIR if there is one.")
+    str | None,
+    typer.Option("--cell", metavar="NAME", help="Run only this cell. If DIR holds a bench, its plan is used."),
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Output directory; alone, it continues its bench.",
+        help="Output directory. Given alone, its bench continues.",
         show_default="runs/bench, or runs/PLAN",
     ),
 ]

@@ -22,7 +22,7 @@ app = typer.Typer(help="List runs.", rich_markup_mode=None)
 app.callback(invoke_without_command=True)(show_help)
 Paths = Annotated[
     list[str],
-    typer.Argument(metavar="PATH...", help="Benches, run directories, folders of runs, or patterns in quotes."),
+    typer.Argument(metavar="PATH...", help="Bench or run directories, folders of runs, or patterns in quotes."),
 ]
 Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write one row per run to a CSV file.")]
 Markdown = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables to a Markdown file.")]
@@ -31,7 +31,7 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="KEY",
-        help="Separate runs by this config key or algorithm option only (default: all that differ); repeatable.",
+        help="Group runs by this config key or algorithm option only (default: all that differ); repeatable.",
     ),
 ]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Plot learning curves (.png, .pdf or .svg).")]

@@ -32,7 +32,10 @@ Sources = Annotated[
     ),
 ]
 Columns = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=COLUMN", help="Name a column of the file: obs=x,y,z; note= drops it.")
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=COLUMN", help="Give columns of the file a name: obs=x,y,z; note= drops the column note."
+    ),
 ]
 ActionRange = Annotated[
     str | None,
@@ -130,7 +133,7 @@ def convert(
 @app.command()
 def collect(
     policy: Annotated[
-        str, typer.Argument(metavar="RUN|random", help="A run directory or checkpoint, or random actions.")
+        str, typer.Argument(metavar="RUN|random", help="A run directory or checkpoint, or `random` for random actions.")
     ],
     steps: Annotated[int, number("Minimum number of transitions to record.")],
     out: Annotated[Path, typer.Option(metavar="DEST", help="A new file (.npz, .parquet), or a new Minari directory.")],

@@ -25,7 +25,9 @@ def env() -> None:
 def check(
     env_id: Annotated[
         str,
-        typer.Argument(metavar="ID", help="A Gymnasium id, or module:Id or module:Class, also of the current folder."),
+        typer.Argument(
+            metavar="ID", help="A Gymnasium id, module:Id or module:Class. Modules may be in the current folder."
+        ),
     ],
     settings: Annotated[
         list[str] | None,
@@ -35,8 +37,8 @@ def check(
     timeout: Annotated[float, typer.Option(metavar="S", help="Seconds after which a call is interrupted.")] = 30.0,
     as_json: Json = False,
 ) -> None:
-    """Check an environment and list its mistakes, each with the file and line of your code. Runs Gymnasium's checker
-    and others: signatures, spaces, values, seeds, time limits, speed and resume.
+    """Check an environment and list its mistakes, each with the file and line of your code. Runs Gymnasium's checker,
+    and checks signatures, spaces, values, seeds, time limits, speed and resume.
 
     Exit code 0 without mistakes, 1 with mistakes, 2 if there is no such environment.
     """

@@ -10,13 +10,13 @@ from rl_training.cli.options import DATA, Best, Json, Trust, number
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
 from rl_training.cli.ranking import rank, with_interval
 from rl_training.cli.tables import takes_table_options
-from rl_training.messages import OPE_CAUTION, many
+from rl_training.messages import OPE_CAUTION, many, option_name
 
 Runs = Annotated[
     list[Path],
     typer.Argument(
         metavar="RUN",
-        help="A run directory (its newest checkpoint) or a checkpoint; with --ope several, or folders.",
+        help="A run directory (its newest checkpoint) or a checkpoint. With --ope: several, or folders of runs.",
     ),
 ]
 Episodes = Annotated[int | None, number("Episodes to run (default 10).")]
@@ -24,7 +24,7 @@ Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the
 Stochastic = Annotated[
     bool | None,
     typer.Option(
-        "--stochastic/--deterministic", help="Sample actions or not (default: eval_stochastic of the run's config)."
+        "--stochastic/--deterministic", help="Sample actions, or not (default: eval_stochastic of the run's config)."
     ),
 ]
 Settings = Annotated[
@@ -41,7 +41,7 @@ Ope = Annotated[
     str | None, typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment."), DATA
 ]
 Updates = Annotated[int | None, number("Updates of the estimate (default 10,000).")]
-ActionSamples = Annotated[int | None, number("Estimate the stochastic policy by N sampled actions in each state.")]
+ActionSamples = Annotated[int | None, number("Evaluate the stochastic policy with N sampled actions per state.")]
 Gamma = Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate (default 0.99).")]
 
 
@@ -79,8 +79,8 @@ def evaluate(
     if ope is None:
         unused = [*given, *(name for name, value in reading.items() if value)]
         if unused:
-            option = unused[0].removeprefix("dataset_").replace("_", "-")
-            raise ValueError(f"--{option} needs --ope DATASET, the estimate from data")
+            option = option_name(unused[0].removeprefix("dataset_"))
+            raise ValueError(f"{option} needs --ope DATASET, the estimate from data")
         if len(runs) > 1:
             raise ValueError("give one RUN to play episodes, or --ope DATASET to rank several runs from data")
         play(runs[0], best, seed, playing, trust or [], as_json)

@@ -8,22 +8,22 @@ import typer
 
 from rl_training.cli.options import LIST, adds_options
 from rl_training.experiment.executors.base import ExecutorOptions
+from rl_training.messages import option_name
 
 
 def _choices(
     executor: Annotated[
-        str, typer.Option(help="Where to run: processes of this machine, Ray or Slurm.", metavar="local|ray|slurm")
+        str, typer.Option(help="Where to run: on this machine, on Ray or on Slurm.", metavar="local|ray|slurm")
     ] = "local",
     devices: Annotated[str | None, typer.Option(help="GPUs of this machine to use.", metavar="0,1,2"), LIST] = None,
-    slots: Annotated[int | None, typer.Option(help="Jobs at a time on one GPU.", metavar="N", min=1)] = None,
-    cpus: Annotated[int | None, typer.Option(help="CPU cores of a job.", metavar="N", min=1)] = None,
-    gpus: Annotated[
-        float | None, typer.Option(help="GPUs of a job (Ray: also a fraction).", metavar="N", min=0)
-    ] = None,
-    memory: Annotated[str | None, typer.Option(help="RAM of a job.", metavar="8G")] = None,
-    gpu_memory: Annotated[str | None, typer.Option(help="GPU memory of a job.", metavar="10G")] = None,
+    slots: Annotated[int | None, typer.Option(help="Jobs that share one GPU.", metavar="N", min=1)] = None,
+    cpus: Annotated[int | None, typer.Option(help="CPU cores per job.", metavar="N", min=1)] = None,
+    gpus: Annotated[float | None, typer.Option(help="GPUs per job (a fraction with Ray).", metavar="N", min=0)] = None,
+    memory: Annotated[str | None, typer.Option(help="RAM per job.", metavar="8G")] = None,
+    gpu_memory: Annotated[str | None, typer.Option(help="GPU memory per job.", metavar="10G")] = None,
     address: Annotated[
-        str | None, typer.Option(help="An existing Ray cluster.", metavar="HOST:PORT|auto", show_default="a local one")
+        str | None,
+        typer.Option(help="Address of a running Ray cluster.", metavar="HOST:PORT|auto", show_default="a local one"),
     ] = None,
     slurm: Annotated[
         list[str] | None, typer.Option(help="A Slurm setting, such as partition=long; repeatable.", metavar="KEY=VALUE")
@@ -42,7 +42,7 @@ def given_options(options: ExecutorOptions) -> list[str]:
     """The options with another value than their default, as they are typed."""
     defaults = ExecutorOptions()
     changed = [each.name for each in fields(options) if getattr(options, each.name) != getattr(defaults, each.name)]
-    return [f"--{'executor' if name == 'name' else name.replace('_', '-')}" for name in changed]
+    return [option_name("executor" if name == "name" else name) for name in changed]
 
 
 def device_names(text: str | None) -> tuple[str, ...]:

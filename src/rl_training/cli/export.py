@@ -13,6 +13,7 @@ from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.options import DATA, Best, Json, Run, Trust, number
 from rl_training.cli.output import print_facts, print_json, stdout_for_results
 from rl_training.cli.tables import takes_table_options
+from rl_training.messages import option_name
 
 if TYPE_CHECKING:
     from rl_training.experiment.export.exporting import Exported
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Out = Annotated[
     Path, typer.Option(metavar="FILE", help="A new file: .onnx, or .pt2 for torch.export. Its folder is created.")
 ]
-Tolerance = Annotated[float, typer.Option(metavar="E", help="Largest relative error of the file.")]
+Tolerance = Annotated[float, typer.Option(metavar="E", help="Largest relative error that is allowed.")]
 Observations = Annotated[int, number("Observations to measure the error on.")]
 Data = Annotated[
     Path | None,
@@ -41,7 +42,7 @@ def export(
     dataset options unless others are given."""
     reading = read_options(columns, action_range, allow) | table
     if data is None and (unused := [name for name, value in reading.items() if value]):
-        raise ValueError(f"--{unused[0].removeprefix('dataset_').replace('_', '-')} needs --data DATASET")
+        raise ValueError(f"{option_name(unused[0].removeprefix('dataset_'))} needs --data DATASET")
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
         from rl_training.experiment.export.exporting import export_agent

@@ -57,8 +57,8 @@ def pattern_of(files: Sequence[str], option: str) -> str:
         if sorted(glob.glob(pattern)) == sorted(files):
             return pattern
     raise typer.BadParameter(
-        f"{option} takes one file or pattern, got {len(files)} files that no pattern stands for, the first is "
-        f"{files[0]}; put them into a folder of their own"
+        f"{option} takes one file or pattern, got {len(files)} files that no single pattern matches, such as "
+        f"{files[0]}; move them to a folder of their own"
     )
 
 

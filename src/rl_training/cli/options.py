@@ -10,10 +10,10 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory (its newest checkpoint) or a checkpoint.")]
-Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint by evaluation, not its newest.")]
+Best = Annotated[bool, typer.Option("--best", help="Use the checkpoint with the best evaluation, not the newest.")]
 Trust = Annotated[
     list[str] | None,
-    typer.Option(metavar="MODULE", help="Allow the import of this module, which the run's config names; repeatable."),
+    typer.Option(metavar="MODULE", help="Allow the import of a module that the run's config names; repeatable."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 Observations = Annotated[
     str | None,
     typer.Option(
-        metavar="JSON", help="One observation or nested lists, '[0.1, 0, 0.2, 0]'; objects for a Dict space or columns."
+        metavar="JSON",
+        help="One observation, '[0.1, 0, 0.2, 0]', or a list of them; objects for Dict spaces or named columns.",
     ),
 ]
 ObservationFile = Annotated[
@@ -34,7 +35,7 @@ ObservationFile = Annotated[
 Sampled = Annotated[bool, typer.Option("--stochastic", help="Sample actions, with a new seed at each call.")]
 Episode = Annotated[
     bool,
-    typer.Option("--episode", help="The observations are one episode in order, which a recurrent agent remembers."),
+    typer.Option("--episode", help="The observations are the steps of one episode, in order (for recurrent agents)."),
 ]
 
 

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page to write.")]
 Every = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", min=1, help="Write the page again every so many seconds, until Ctrl-C."),
+    typer.Option(metavar="SECONDS", min=1, help="Write the page again at this interval, until Ctrl-C."),
 ]
 Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page (default: the environments).")]
 MediaSize = Annotated[
-    float, typer.Option("--media-mb", metavar="MB", min=0, help="Megabytes of videos and images in the page, at most.")
+    float,
+    typer.Option(
+        "--media-mb", metavar="MB", min=0, help="Maximum size of the videos and images in the page, in megabytes."
+    ),
 ]
 
 POLL_SECONDS = 0.1

@@ -35,7 +35,7 @@ How = Annotated[
 Group = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", help="Keep all episodes with one value of this column, such as a patient, together."
+        metavar="COLUMN", help="Keep episodes with the same value of this column, such as a patient, together."
     ),
 ]
 Time = Annotated[

@@ -12,7 +12,7 @@ def _table(
         list[str] | None,
         typer.Option(
             metavar="COLUMN[=A,B]",
-            help="Read a column of names as categories; =A,B,C lists its values in order; repeatable.",
+            help="Read a text column as categories; =A,B,C sets the order of its values; repeatable.",
         ),
     ] = None,
     csv_dialect: Annotated[
@@ -20,7 +20,8 @@ def _table(
         typer.Option(help="Separators: auto, comma, semicolon, tab, pipe, or semicolon_decimal_comma.", metavar="NAME"),
     ] = None,
     max_gap: Annotated[
-        float | None, typer.Option(help="End episodes where the time column jumps by more.", metavar="SECONDS")
+        float | None,
+        typer.Option(help="End episodes where the time column jumps by more than this.", metavar="SECONDS"),
     ] = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The options that were given, as in the section `table` of a config."""

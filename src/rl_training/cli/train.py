@@ -98,7 +98,7 @@ def train(
     from rl_training.cli.seeds import parse_seeds, seed_configs, summary
 
     if seed is not None and seeds is not None:
-        raise ValueError("--seed and --seeds exclude each other; give one of them")
+        raise ValueError("give --seed or --seeds, not both")
     executor = replace(executor, jobs=jobs)
     check_executor(executor, several=seeds is not None, profile=profile)
     if dataset is not None and env is not None and Path(env).is_file():

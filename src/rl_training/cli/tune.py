@@ -27,19 +27,23 @@ Search = Annotated[
         metavar="KEY=VALUES", help="Key to tune: KEY=LOW:HIGH, LOW:HIGH:log, LOW:HIGH:STEP or A,B,C; repeatable."
     ),
 ]
-Trials = Annotated[int, number("Trials of the study; a larger N extends it.")]
+Trials = Annotated[int, number("Number of trials; a larger N extends the study.")]
 Seeds = Annotated[
-    str, typer.Option(metavar="0-2", help="Random seeds of a trial; its score is their mean return."), LIST
+    str, typer.Option(metavar="0-2", help="Random seeds of each trial; its score is their mean return."), LIST
 ]
-Sampler = Annotated[str, typer.Option(metavar="tpe|random", help="How values are suggested.")]
-SamplerSeed = Annotated[int, typer.Option(metavar="S", min=0, help="Random seed of the suggestions.")]
+Sampler = Annotated[str, typer.Option(metavar="tpe|random", help="How Optuna suggests values: TPE or random search.")]
+SamplerSeed = Annotated[int, typer.Option(metavar="S", min=0, help="Random seed of the sampler.")]
 NoPrune = Annotated[bool, typer.Option("--no-prune", help="Train every trial to the end.")]
 FinalSeeds = Annotated[
     str | None,
-    typer.Option(metavar="100-104", help="Other seeds, to score the best config.", show_default="from 100, at least 5"),
+    typer.Option(
+        metavar="100-104",
+        help="Seeds that score the best config; none of --seeds.",
+        show_default="from 100, at least 5",
+    ),
     LIST,
 ]
-Episodes = Annotated[int, number("Episodes of each final seed.")]
+Episodes = Annotated[int, number("Evaluation episodes per final seed.")]
 Baseline = Annotated[
     bool, typer.Option("--baseline/--no-baseline", help="Score the untuned config on the final seeds too.")
 ]
@@ -119,7 +123,8 @@ def searched(values: dict[str, Any], search: Sequence[str], fixed: Sequence[str]
     every = with_evaluations(parse_config(values))
     if every is not None:
         typer.echo(
-            f"eval_interval is 0, but tuning needs evaluations; every run has one every {many(every, 'step')}", err=True
+            f"eval_interval is 0, but tuning needs evaluations; runs are evaluated every {many(every, 'step')}",
+            err=True,
         )
         values["eval_interval"] = every
     size = checked(space, values, fixed).size

@@ -140,7 +140,7 @@ def draw(study: Tuning) -> dict[str, Path]:
     except ImportError:
         return {}
     except Exception as error:  # a plot must not fail a study
-        typer.echo(f"the pictures were not drawn: {message_of(error)}; the study is complete", err=True)
+        typer.echo(f"the plots were not drawn: {message_of(error)}; the study is complete", err=True)
         return {}
     return {name: file for name, file in drawn.items() if file is not None}
 

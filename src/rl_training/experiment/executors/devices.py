@@ -40,7 +40,9 @@ def choose_devices(wanted: Sequence[str]) -> list[Device]:
         device = next((each for each in found if each.matches(name)), None)
         if device is None:
             source = VISIBLE if VISIBLE in os.environ else "this machine"
-            raise ConfigError(f"--devices: {source} has no GPU {name!r}, but {', '.join(each.name for each in found)}")
+            raise ConfigError(
+                f"--devices: {source} has no GPU {name!r}; it has {', '.join(each.name for each in found)}"
+            )
         if device in chosen:
             raise ConfigError(f"--devices has GPU {name} twice; --slots 2 runs two jobs at a time on each GPU")
         chosen.append(device)

@@ -8,6 +8,7 @@ from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.executors.base import Executor, ExecutorOptions
 from rl_training.experiment.executors.capacity import jobs_at_a_time, slots_of_devices
 from rl_training.experiment.executors.local import LocalExecutor
+from rl_training.messages import option_name
 
 NAMES = ("local", "ray", "slurm")
 # Options that only some executors have.
@@ -44,7 +45,7 @@ def for_devices(options: ExecutorOptions, devices: Collection[str]) -> ExecutorO
         return options
     asked = [name for name in ("devices", "slots", "gpu_memory") if getattr(options, name)]
     if asked and options.name == "local":
-        raise ConfigError(f"{_option(asked[0])} needs device auto or cuda, and the config has device {own[0]}")
+        raise ConfigError(f"{option_name(asked[0])} needs device auto or cuda, and the config has device {own[0]}")
     return replace(options, placed=False)
 
 
@@ -59,8 +60,6 @@ def check_options(options: ExecutorOptions) -> None:
         raise ConfigError(f"--executor must be local, ray or slurm, got {options.name!r}")
     for key, names in OF.items():
         if getattr(options, key) and options.name not in names:
-            raise ConfigError(f"{_option(key)} needs --executor {' or '.join(names)}, got --executor {options.name}")
-
-
-def _option(key: str) -> str:
-    return f"--{key.replace('_', '-')}"
+            raise ConfigError(
+                f"{option_name(key)} needs --executor {' or '.join(names)}, got --executor {options.name}"
+            )

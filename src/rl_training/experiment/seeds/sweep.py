@@ -145,14 +145,12 @@ def train_in_processes(
     if not caught:
         for seed in sorted(seeds, key=lambda seed: not seed.stops_others):  # a user error has stopped the others
             seed.raise_failure()
-    ended = {seed.seed for seed in seeds if seed.exit_code == 0}
-    found = {
-        config.seed: (_stored_result(config) if config.seed in ended else earlier.get(config.seed))
-        or _without_result(config)
-        for config in configs
-    }
-    results = {seed.seed: replace(found[seed.seed], trained=seed.trained) for seed in seeds}
-    return {seed: replace(result, signal=caught[0]) for seed, result in results.items()} if caught else results
+    results: dict[int, TrainResult] = {}
+    for config, seed in zip(configs, seeds, strict=True):
+        stored = _stored_result(config) if seed.exit_code == 0 else earlier.get(config.seed)
+        result = stored or _without_result(config)
+        results[config.seed] = replace(result, trained=seed.trained, signal=caught[0] if caught else None)
+    return results
 
 
 def train_by_executor(

@@ -257,5 +257,7 @@ def describe_params(params: Mapping[str, Any]) -> str:
 
 def shown_value(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.3g}"
-    return value if isinstance(value, str) else json.dumps(value) if not isinstance(value, dict) else shown(value)
+        return f"{value:.3g}"  # suggested values have all digits
+    if isinstance(value, str):
+        return value
+    return shown(value) if isinstance(value, dict) else json.dumps(value)
