@@ -16,8 +16,10 @@ from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.run import resume_run, run_population, run_training
-from rl_training.experiment.seeds import processes, sweep
-from rl_training.experiment.seeds.processes import Failure, SeedError, SeedJob, SeedMessages
+from rl_training.experiment.seeds import progress as seed_progress
+from rl_training.experiment.seeds import sweep
+from rl_training.experiment.seeds.processes import Failure, SeedError, SeedJob
+from rl_training.experiment.seeds.progress import SeedMessages
 from rl_training.experiment.seeds.sweep import as_population, train_in_processes, train_seeds
 from rl_training.runtime.callbacks import progress
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -219,7 +221,7 @@ def test_a_warning_names_a_seed_only_if_no_other_seed_has_it(capsys, monkeypatch
     messages.add(2, "of all")
     messages.show(2)
     assert capsys.readouterr().err == "of all\n"
-    monkeypatch.setattr(processes, "HOLD_SECONDS", -1.0)
+    monkeypatch.setattr(seed_progress, "HOLD_SECONDS", -1.0)
     messages.show(2)
     messages.add(2, "late")
     messages.show(2, closing=True)

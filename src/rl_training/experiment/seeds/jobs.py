@@ -13,7 +13,8 @@ from rl_training.experiment.executors.base import LOG, Command, Executor, last_e
 from rl_training.experiment.executors.job_log import JobLog
 from rl_training.experiment.processes.runner import Job, run_jobs
 from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, locked_file, make_directory
-from rl_training.experiment.seeds.processes import SeedError, SeedGroup, SeedProgress
+from rl_training.experiment.seeds.processes import SeedError
+from rl_training.experiment.seeds.progress import SeedGroup, SeedProgress
 from rl_training.experiment.user_errors import USER_ERROR_CODE
 from rl_training.files import write_atomically
 from rl_training.messages import many, print_warning, seeds_text

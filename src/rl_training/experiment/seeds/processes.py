@@ -7,36 +7,27 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.executors.base import Handle
 from rl_training.experiment.processes.runner import Job
 from rl_training.experiment.processes.signals import exit_code_of, forward_signal
 from rl_training.experiment.run import run_training
+from rl_training.experiment.seeds.progress import SeedProgress
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
-from rl_training.messages import print_warning
 from rl_training.processes import REPEATED, describe_exit, end_with_parent, start_hidden
-from rl_training.runtime.callbacks.progress import REFRESH_SECONDS, ShowProgress
+from rl_training.runtime.callbacks.progress import REFRESH_SECONDS
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
-
-HOLD_SECONDS = 5.0  # seeds that start together send the same warning within this time
 
 
 class SeedError(RuntimeError):
     """The process of a seed failed, and not because of user input."""
-
-
-class SeedProgress(NamedTuple):
-    step: int
-    episode_return: float | None
-    evaluation: float | None
 
 
 class Failure(NamedTuple):
@@ -150,80 +141,6 @@ class SeedJob(Job):
             raise self.failure.kind(f"{prefix}{self.failure.message}") from SeedError(self.failure.trace)
         if self.exit_code:
             raise SeedError(f"seed {self.seed} {describe_exit(self.exit_code)}")
-
-
-class ShownSeed(Protocol):
-    seed: int
-    progress: SeedProgress | None
-    messages: list[str]
-
-
-class SeedMessages:
-    """Prints each message once; with the seed only if no other seed has sent it in HOLD_SECONDS."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[float, set[int]]] = {}
-        self._printed: set[str] = set()
-
-    def add(self, seed: int, message: str) -> None:
-        if message not in self._printed:
-            self._held.setdefault(message, (time.monotonic(), set()))[1].add(seed)
-
-    def show(self, seeds: int, *, closing: bool = False) -> None:
-        """Prints messages of all `seeds`, and others after their time or when `closing`."""
-        for message, (began, senders) in list(self._held.items()):
-            if closing or len(senders) == seeds or time.monotonic() - began > HOLD_SECONDS:
-                print_warning(message if len(senders) > 1 else f"seed {min(senders)}: {message}")
-                self._printed.add(message)
-                del self._held[message]
-
-
-class SeedGroup:
-    """Shows several seeds as one training: steps are summed, scores averaged. `taken` holds steps of earlier runs."""
-
-    def __init__(
-        self, seeds: Sequence[ShownSeed], total_timesteps: int, taken: Mapping[int, int], *, quiet: bool
-    ) -> None:
-        self.seeds, self.total_timesteps, self.taken = seeds, total_timesteps, taken
-        self._progress = None if quiet else ShowProgress()
-        self._messages = SeedMessages()
-        self._shown = False
-
-    @property
-    def global_step(self) -> int:
-        steps = {seed.seed: seed.progress.step for seed in self.seeds if seed.progress is not None}
-        return sum({**self.taken, **steps}.values())
-
-    @property
-    def metrics(self) -> dict[str, float | None]:
-        return {"episode_return": _mean([seed.progress and seed.progress.episode_return for seed in self.seeds])}
-
-    @property
-    def evaluation(self) -> dict[str, Any] | None:
-        mean = _mean([seed.progress and seed.progress.evaluation for seed in self.seeds])
-        return None if mean is None else {"return_mean": mean}
-
-    def show(self) -> None:
-        """Prints new messages, each once for all seeds; then updates progress, once the first seed trains."""
-        for seed in self.seeds:
-            for message in seed.messages:
-                self._messages.add(seed.seed, message)
-            seed.messages.clear()
-        self._messages.show(len(self.seeds))
-        if self._progress is not None and self.seeds[0].progress is not None:
-            show = self._progress.on_step_end if self._shown else self._progress.on_train_start
-            show(self)
-            self._shown = True
-
-    def close(self) -> None:
-        self._messages.show(len(self.seeds), closing=True)
-        if self._progress is not None and self._shown:
-            self._progress.on_train_end(self)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
 
 
 class ReportProgress(Callback):

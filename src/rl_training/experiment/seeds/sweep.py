@@ -15,7 +15,8 @@ from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earl
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import ELSEWHERE, RunDirectory
 from rl_training.experiment.seeds.jobs import divide, train_in_jobs
-from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
+from rl_training.experiment.seeds.processes import SeedJob
+from rl_training.experiment.seeds.progress import SeedGroup
 from rl_training.experiment.starts import find_starts
 from rl_training.experiment.trust import changed_sources, warn_of_changed_source
 from rl_training.messages import print_warning, seeds_text
