@@ -75,9 +75,8 @@ def study(tmp_path):
 
 def trial_of(study: Study, tmp_path: Path, **changes: object) -> tuple[TrialRun, Recorder]:
     plan = parse_plan({**PLAN, **changes})
-    trial = TrialRun(5, plan, plan.train_config(), tmp_path, study, Failures(study, 6))
     executor = Recorder()
-    trial.executor = executor
+    trial = TrialRun(5, plan, plan.train_config(), tmp_path, study, Failures(study, 6), executor)
     return trial, executor
 
 

@@ -16,7 +16,7 @@ def _choices(
         str, typer.Option(help="Where to run: on this machine, on Ray or on Slurm.", metavar="local|ray|slurm")
     ] = "local",
     devices: Annotated[str | None, typer.Option(help="GPUs of this machine to use.", metavar="0,1,2"), LIST] = None,
-    slots: Annotated[int | None, typer.Option(help="Jobs that share one GPU.", metavar="N", min=1)] = None,
+    slots: Annotated[int | None, typer.Option(help="Jobs at a time on each GPU.", metavar="N", min=1)] = None,
     cpus: Annotated[int | None, typer.Option(help="CPU cores per job.", metavar="N", min=1)] = None,
     gpus: Annotated[float | None, typer.Option(help="GPUs per job (a fraction with Ray).", metavar="N", min=0)] = None,
     memory: Annotated[str | None, typer.Option(help="RAM per job.", metavar="8G")] = None,

@@ -27,18 +27,18 @@ class TrialRun(Job):
     """`state` is waiting, queued, running, done, pruned, failed or stopped; `value` is the score so far."""
 
     def __init__(
-        self, number: int, plan: TunePlan, config: TrainConfig, directory: Path, study: Study, failures: Failures
-    ) -> None:
+        self, number: int, plan: TunePlan, config: TrainConfig, directory: Path, study: Study, failures: Failures,
+        executor: Executor, keep_open: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
         self.number, self.plan, self.directory = number, plan, directory
         self.study, self.failures = study, failures
+        self.executor, self.keep_open = executor, keep_open
         self.folder = directory / "trials" / f"{number:04}"
         self.state = "waiting"
         self.error: str | None = None
         self.params: dict[str, Any] = {}
         self.value: float | None = None
         self.step = -1  # of the last evaluation that was reported
-        self.executor: Executor | None = None
-        self.keep_open: tuple[int, ...] = ()
         self.warnings: list[str] = []  # not printed yet
         self._log = JobLog(self.folder / LOG)
         self.steps, self._interval = config.duration, interval(config.eval_interval, config.duration, EVALUATIONS)
@@ -66,7 +66,6 @@ class TrialRun(Job):
 
     def start(self) -> None:
         """Starts the trial, or continues it from its checkpoints if it was stopped."""
-        assert self.executor is not None
         if not self.params:
             self.params = self.study.create(self.number).params
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -122,10 +122,9 @@ class Tuning:
             raise ConfigError(f"{self.directory} has {len(stored)} trials already; --trials must be at least that")
         failures = Failures(study, self.count)
         self.trials = [
-            TrialRun(number, self.plan, config, self.directory, study, failures) for number in range(self.count)
+            TrialRun(number, self.plan, config, self.directory, study, failures, executor, locks)
+            for number in range(self.count)
         ]
-        for trial in self.trials:
-            trial.executor, trial.keep_open = executor, locks
         for trial, earlier in zip(self.trials, stored, strict=False):
             trial.load(earlier)
         with watch(self.trials) as show:
