@@ -126,19 +126,8 @@ def test_a_table_with_a_range_or_of_a_box_agent_has_box_actions(tmp_path):
     assert [each.kind for each in report.findings] == ["constant_rewards"]
 
 
-def test_a_run_that_read_integers_as_box_actions_reads_the_same_data(tmp_path):
-    """Earlier versions did, and their runs must resume."""
-    floats = [float(each) for each in DOSE]
-    before = load_transition_dataset(csv(tmp_path, dose=floats), columns=NAMED)
-    again = load_transition_dataset(csv(tmp_path), columns=NAMED, like=before.spec)
-    assert before.spec.action_kind == "box"
-    assert (again.fingerprint(), again.spec) == (before.fingerprint(), before.spec)
-
-
-def test_a_resumed_run_and_other_data_keep_the_first_numbers(tmp_path):
+def test_other_data_keep_the_first_numbers(tmp_path):
     first = load_transition_dataset(csv(tmp_path), columns=NAMED)
-    again = load_transition_dataset(tmp_path / "log.csv", columns=NAMED, like=first.spec)
-    assert (again.fingerprint(), again.spec) == (first.fingerprint(), first.spec)
     other = load_transition_dataset(csv(tmp_path, dose=[3, 3, 2, 2, 3, 2]), columns=NAMED, spec=first.spec)
     assert other.columns["actions"][:, 0].tolist() == [2, 2, 1, 1, 2, 1]
     with pytest.raises(

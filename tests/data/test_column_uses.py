@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rl_training.data import load_transition_dataset, read_columns
+from rl_training.data import read_columns
 from rl_training.data.readers.names import choose_names, other_names, with_one_use
 
 FANS = """ticket,when,temperature,load,fan,outcome,end
@@ -90,7 +90,6 @@ def arrays(tmp_path, request):
 def test_an_array_with_two_uses_is_refused(arrays, columns, column):
     with pytest.raises(ValueError, match=f"column '{column}' is used for (obs|rewards) and for"):
         read_columns(arrays, columns=ROLES | columns)
-    assert len(load_transition_dataset(arrays, columns=ROLES | columns, one_use=False)) == 6  # as in earlier versions
 
 
 def test_a_pattern_leaves_out_arrays_with_another_use_or_the_name_of_one(arrays):

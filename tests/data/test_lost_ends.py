@@ -32,11 +32,6 @@ def test_a_row_before_the_final_observation_terminates(tmp_path):
     assert dataset.notes[0].startswith("2 terminal rows without an action hold the last observation of an episode")
 
 
-def test_a_file_of_earlier_runs_is_read_as_before(tmp_path):
-    dataset = load_transition_dataset(table(tmp_path), allow=["nan"], final_rows=False)
-    assert dataset.columns["dones"].tolist() == [0, 0, 0, 0]
-
-
 def test_named_actions_and_several_columns_may_be_missing_in_final_rows(tmp_path):
     named = load_transition_dataset(table(tmp_path, action=["on", "off", None] * 2))
     box = load_transition_dataset(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,11 @@ import pytest
 
 from rl_training import BC, CQL
 from rl_training.data import TransitionDataset, load_transition_dataset
-from rl_training.data.datasets.validation import DatasetError
 from rl_training.experiment.config.train_config import ConfigError, parse_config
-from rl_training.experiment.datasets import load_dataset, load_run_dataset
-from rl_training.experiment.run import run_training
-from rl_training.experiment.verify import compare_runs, verify_run
+from rl_training.experiment.datasets import load_dataset
+from rl_training.experiment.run import resume_run, run_training
+from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.verify import verify_run
 
 
 def write(path, rewards: list[float], **changes: Any) -> str:
@@ -90,21 +88,6 @@ def test_a_run_from_several_sources_is_rebuilt_from_its_config(tmp_path):
     assert (again.status, again.steps) == ("finished", 4)
 
 
-def test_a_run_of_an_earlier_version_resumes_without_the_text_timestamps_of_its_parquet_file(tmp_path):
-    rows = {"episode": [0, 0, 0], "obs": [1.0, 2.0, 3.0], "action": [0, 1, 0], "reward": [1.0, 2.0, 3.0],
-            "done": [False, False, True], "when": ["2026-01-01", "2026-01-03", "2026-01-02"]}  # fmt: skip
-    pq.write_table(pa.table(rows), tmp_path / "log.parquet")
-    earlier = load_transition_dataset(tmp_path / "log.parquet", text_times=False)
-    config = parse_config({"algo": "bc", "dataset": str(tmp_path / "log.parquet")})
-    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
-    resumed, _, fingerprint = load_run_dataset(config, start)
-    assert resumed is not None
-    assert fingerprint == resumed.fingerprint() == earlier.fingerprint()
-    started, _, _ = load_run_dataset(config, None)
-    assert started is not None
-    assert started.columns["rewards"].tolist() == [1, 3]  # in the order of time, in which the terminal row is second
-
-
 def logged(path: Path, **columns: Any) -> str:
     rows = {"episode": [0, 0, 0], "obs": [1.0, 2.0, 3.0], "reward": [1.0, 2.0, 3.0],
             "done": [False, False, True], **columns}  # fmt: skip
@@ -112,87 +95,45 @@ def logged(path: Path, **columns: Any) -> str:
     return str(path)
 
 
-DATES = ["31/01/2026", "01/02/2026", "02/02/2026"]
-
-
 @pytest.mark.parametrize(
-    "times",
+    ("algo", "columns", "reading"),
     [
-        {"date": DATES, "seen": ["2026-01-01", "2026-01-02", "2026-01-03"]},  # had been ordered by `seen`
-        {"seen": ["2026-01-01", "2026-01-02", "2026-01-03"], "date": [*DATES[:2], ""]},  # missing dates are refused now
+        ("bc", {"action": [0, 1, 0], "when": ["2026-01-01", "2026-01-03", "2026-01-02"]}, {"text_times": False}),
+        ("td3_bc", {"action_0": [1, 2, 4], "action_1": [0, 3, 1]}, {"choices": False}),  # takes Box actions only
     ],
 )
-def test_a_run_that_began_before_dates_were_read_resumes_with_the_same_data(tmp_path, times):
-    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", action=[0, 1, 0], **times)})
-    earlier, _ = load_dataset(config, text_times="iso")
-    assert earlier.time_column == "seen"
-    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
-    assert load_run_dataset(config, start)[2] == earlier.fingerprint()
-    with pytest.raises(DatasetError) if "" in times["date"] else nullcontext():
-        assert load_run_dataset(config, None)[2] != earlier.fingerprint()
+def test_a_run_of_a_version_that_read_the_file_differently_is_refused(tmp_path, monkeypatch, algo, columns, reading):
+    values = {"algo": algo, "dataset": logged(tmp_path / "log.parquet", **columns), "output_dir": str(tmp_path / "run"),
+              "total_timesteps": 4, "algo_kwargs": {"hidden_sizes": [4], "batch_size": 2}}  # fmt: skip
+    with monkeypatch.context() as other:
+        load = partial(load_transition_dataset, **reading)
+        other.setattr("rl_training.experiment.datasets.load_transition_dataset", load)
+        other.setattr("rl_training.experiment.training_run.versions", lambda: {"rl-training": "0.0.9"})
+        run_training(parse_config(values))
+    with pytest.raises(ConfigError, match=r"changed since .*, or the version .* wrote it \(0\.0\.9\) reads the file"):
+        resume_run(tmp_path / "run", steps=8)
 
 
-def test_a_run_that_dropped_terminal_rows_without_an_action_resumes_with_the_same_data(tmp_path):
-    file = logged(tmp_path / "log.parquet", action=[0, 1, None])
-    config = parse_config({"algo": "bc", "dataset": file, "allow": ["nan"]})
-    earlier, _ = load_dataset(config, final_rows=False)
-    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
-    assert load_run_dataset(config, start)[2] == earlier.fingerprint()
-    assert load_run_dataset(config, None)[2] != earlier.fingerprint()
-
-
-@pytest.mark.parametrize("reading", [{}, {"text_times": "iso"}])
-def test_a_run_that_ignored_a_column_of_decimals_resumes_with_the_same_data(tmp_path, reading):
-    cost = [Decimal("0.5"), Decimal("0.25"), Decimal("0.1")]
-    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", action=[0, 1, 0], cost=cost)})
-    now = load_dataset(config, **reading)[0]
-    assert now.columns["cost"].tolist() == pytest.approx([0.5, 0.25, 0.1])
-    earlier, _ = load_dataset(config, decimals=False, **reading)
-    assert "cost" not in earlier.columns
-    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
-    assert load_run_dataset(config, start)[2] == earlier.fingerprint()
-    assert load_run_dataset(config, None)[2] != earlier.fingerprint()
-
-
-@pytest.mark.parametrize("obs", ["obs,action", "*"])
-def test_a_run_that_used_a_column_twice_resumes_with_the_same_data(tmp_path, obs):
-    file = logged(tmp_path / "log.parquet", action=[0, 1, 0])
-    config = parse_config({"algo": "bc", "dataset": file, "dataset_columns": {"obs": obs, "actions": "action"}})
-    earlier, _ = load_dataset(config, one_use=False)
-    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
-    assert load_run_dataset(config, start)[2] == earlier.fingerprint()
-    with nullcontext() if obs == "*" else pytest.raises(ValueError, match="'action' is used for obs and for actions"):
-        assert load_run_dataset(config, None)[2] != earlier.fingerprint()
-
-
-@pytest.mark.parametrize(
-    ("columns", "reading"),
-    [
-        ({"action": [0, 1, 0], "date": ["02/02/2026", "31/01/2026", "01/02/2026"]}, {"text_times": "iso"}),
-        ({"action_0": [1, 2, 4], "action_1": [0, 3, 1]}, {"choices": False}),
-        ({"action_0": [1, 2, 4], "action_1": [0, 3, 1], "when": ["2026-01-01", "2026-01-03", "2026-01-02"]},
-         {"text_times": False, "choices": False}),
-    ],
-)  # fmt: skip
-def test_a_run_that_began_when_files_were_read_in_another_way_is_verified(tmp_path, monkeypatch, columns, reading):
-    file = logged(tmp_path / "log.parquet", **columns)
+def test_a_run_on_other_data_is_not_verified(tmp_path):
+    file = write(tmp_path / "a.npz", [1.0, 2.0])
     values = {"algo": "bc", "dataset": file, "output_dir": str(tmp_path / "run"), "total_timesteps": 4,
               "log_interval": 1, "algo_kwargs": {"hidden_sizes": [4], "batch_size": 2}}  # fmt: skip
-    with monkeypatch.context() as earlier:
-        load = partial(load_transition_dataset, **reading)
-        earlier.setattr("rl_training.experiment.datasets.load_transition_dataset", load)
-        run_training(parse_config(values))
+    run_training(parse_config(values))
     assert verify_run(tmp_path / "run").identical
-    run_training(parse_config({**values, "output_dir": str(tmp_path / "now")}))
-    assert compare_runs(tmp_path / "run", tmp_path / "now")  # another order of rows, or other actions
+    write(tmp_path / "a.npz", [1.0, 2.5])
+    with pytest.raises(ConfigError, match=r"the dataset or its rewards have changed since .*run was written"):
+        verify_run(tmp_path / "run")
 
 
-def test_other_data_are_not_taken_for_those_of_an_earlier_version(tmp_path):
-    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", action=[0, 1, 0], date=DATES)})
-    dataset, _, fingerprint = load_run_dataset(config, None)
-    assert dataset is not None
-    start = {"spec": dataset.spec.to_json(), "dataset": "the fingerprint of other data"}
-    assert load_run_dataset(config, start)[2] == fingerprint
+def test_a_run_without_a_checkpoint_records_the_data_that_it_reads(tmp_path):
+    values = {"algo": "bc", "dataset": write(tmp_path / "a.npz", [1.0, 2.0]), "output_dir": str(tmp_path / "run"),
+              "total_timesteps": 4, "algo_kwargs": {"hidden_sizes": [4], "batch_size": 2}}  # fmt: skip
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    directory.begin(parse_config(values))
+    directory.write("run.json", {"dataset": "the fingerprint of other data"})
+    run_training(parse_config(values))
+    assert (directory.read("run.json") or {})["dataset"] == load(**values).fingerprint()
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,15 @@ def test_an_agent_without_an_environment_is_compared_on_data(new_agent, tmp_path
     assert found.description["inputs"][0]["low"] is None
 
 
+def test_a_dataset_of_the_run_with_other_observations_is_refused(new_agent, tmp_path, monkeypatch):
+    changed = roll_dataset("Pendulum-v1", rows=10), None
+    monkeypatch.setattr("rl_training.experiment.export.observations.load_dataset", lambda config: changed)
+    spec = EnvSpec((4,), "box", 1, action_shape=(1,), action_low=(-2.0,), action_high=(2.0,))
+    message = r"has observations of shape \(3,\), but the agent was trained on \(4,\); compare .* with --data DATASET"
+    with pytest.raises(ValueError, match=message):
+        export_agent(new_agent("bc", spec, hidden_sizes=[8]), tmp_path / "policy.pt2", observations=50)
+
+
 def fixed(outputs):
     return lambda inputs: outputs
 

@@ -51,19 +51,16 @@ def is_missing(value: object) -> bool:
 def category_words(column: Array, values: Sequence[str]) -> list[str | None]:
     """The words of a column, as `values` has them: a number may be written in another way there, such as 0.50.
 
-    Earlier versions wrote floats with six digits, and booleans as 0 and 1 if some were missing.
+    Booleans may be 0 and 1 there, and 0 and 1 booleans.
     """
     words = to_words(column)
     if {*values} >= {*words} - {None}:
         return words
-    direct = {value: value for value in values}
-    same = {BOOLEANS[value]: value for value in values if value in BOOLEANS} | direct
-    if column.dtype.kind not in "fiu":
-        return [None if word is None else same.get(word, word) for word in words]
-    same |= {plain_word(value): value for value in reversed(values)} | direct
-    short = [f"{number:g}" for number in column.tolist()]
-    return [None if word is None else same.get(word) or same.get(old, word)
-            for word, old in zip(words, short, strict=True)]  # fmt: skip
+    same = {BOOLEANS[value]: value for value in values if value in BOOLEANS}
+    if column.dtype.kind in "fiu":
+        same |= {plain_word(value): value for value in reversed(values)}
+    same |= {value: value for value in values}
+    return [None if word is None else same.get(word, word) for word in words]
 
 
 def to_codes(column: Array, values: Sequence[str], name: str, start: int) -> Array:

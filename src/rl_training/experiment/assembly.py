@@ -66,17 +66,17 @@ class RunParts:
 
 def assemble(
     configs: Sequence[TrainConfig], choices: Choices, total: int, *, start: Checkpoint | None = None,
-    fingerprint: str | None = None, measure: bool = False, show: Show | None = None, warn: Warn = print_warning,
+    measure: bool = False, show: Show | None = None, warn: Warn = print_warning,
 ) -> tuple[TrainerState, list[RunParts]]:  # fmt: skip
     """Returns the trainer state and the parts of each run; configs that differ in the seed alone form a population.
 
-    `start` is the checkpoint to resume from, and `fingerprint` that of the dataset that the run began with. With
-    `measure`, the choices that are left to timing are measured. `show` reports waits.
+    `start` is the checkpoint to resume from. With `measure`, the choices that are left to timing are
+    measured. `show` reports waits.
     """
     config, lane = configs[0], lane_of(configs[0])
     check_online_columns(config)
     options = config.options()
-    dataset, change, fingerprint = load_run_dataset(config, None if start is None else start.info, fingerprint)
+    dataset, change, fingerprint = load_run_dataset(config, start)
     with ExitStack() as opened:
         pool, pools = new_pools(configs, warn, start, choices, opened) if lane.acts else (None, ())
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec

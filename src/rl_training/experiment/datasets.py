@@ -1,7 +1,6 @@
 """Loads the dataset of a config: files, recipes and mixtures, with its reward transform."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,19 +19,10 @@ from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.lanes import lane_of
 from rl_training.messages import Warn
+from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.lanes import ModelBasedLane
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import roll_dataset
-from rl_training.types import EnvSpec
-
-# Timestamps in text: as now, then as earlier versions recognised them, which first did so in CSV files only.
-TIMES: tuple[dict[str, Any], ...] = ({}, {"text_times": "iso"}, {"text_times": False})
-READ_BEFORE = (*TIMES, *({**times, "choices": False} for times in TIMES))  # earlier versions read such integers as Box
-# Earlier versions dropped terminal rows without an action, and with them the end of the episode.
-ENDS: tuple[dict[str, Any], ...] = ({}, {"final_rows": False})
-USES = ({"one_use": False, **ends} for ends in ENDS)  # earlier versions used a column twice
-READINGS = (*({**reading, **ends} for ends in ENDS for reading in READ_BEFORE), *USES)
-DECIMALS = tuple({**reading, "decimals": False} for reading in READINGS)  # earlier versions ignored other decimals
 
 
 class RewardChange(NamedTuple):
@@ -47,52 +37,49 @@ class RewardChange(NamedTuple):
 
 
 def load_run_dataset(
-    config: TrainConfig, start: Mapping[str, Any] | None, recorded: str | None = None
+    config: TrainConfig, start: Checkpoint | None
 ) -> tuple[TransitionDataset | None, RewardChange, str | None]:
-    """Returns the dataset of a run with its reward transform and fingerprint; `start` describes a run to resume.
-
-    If it differs from the one that `start` has, or that the run has `recorded`, it is read as by earlier versions.
-    """
-    like = None if start is None else EnvSpec.from_json(start["spec"])
-    recorded = recorded if start is None else start.get("dataset")
-    has_decimals = ".parquet" in str(config.dataset)  # other formats have none
-    for reading in () if recorded is None else (*READINGS, *(DECIMALS if has_decimals else ())):
-        with suppress(TypeError, ValueError):  # this version may refuse what an earlier one has ignored
-            dataset, change = _load(config, like, **reading)
-            if dataset is not None and dataset.fingerprint() == recorded:
-                return dataset, change, recorded
-    dataset, change = _load(config, like)
-    return dataset, change, None if dataset is None else dataset.fingerprint()
+    """Returns the dataset of a run with its reward transform and fingerprint, which must be that of `start`."""
+    dataset, change = _load(config, resumes=start is not None)
+    fingerprint = None if dataset is None else dataset.fingerprint()
+    if start is not None:
+        require_same_data(fingerprint, start.info, start.path)
+    return dataset, change, fingerprint
 
 
-def _load(config: TrainConfig, like: EnvSpec | None, **reading: Any) -> tuple[TransitionDataset | None, RewardChange]:
-    """Returns the dataset of an offline run or of an expert; refuses options that an online run does not have."""
+def _load(config: TrainConfig, *, resumes: bool) -> tuple[TransitionDataset | None, RewardChange]:
+    """Returns the dataset of an offline run or of an expert; refuses options that the run does not have."""
     algo, needs_expert = config.algo, get_algorithm_spec(config.algo).learner.needs_expert
-    if lane_of(config).offline:
-        return load_dataset(config, like, **reading)
-    if config.rewards != RewardTransform():
-        raise ConfigError(f"{algo} trains online and takes no reward transform of a dataset; leave out rewards")
-    if not needs_expert:
-        if config.dataset is not None:
+    if not lane_of(config).offline:
+        if config.rewards != RewardTransform():
+            raise ConfigError(f"{algo} trains online and takes no reward transform of a dataset; leave out rewards")
+        if not needs_expert and config.dataset is not None:
             raise ConfigError(f"{algo} trains online and takes no dataset; leave it out")
-        return None, RewardChange()
-    if isinstance(config.dataset, tuple) and config.dataset[0].weight is not None:
-        raise ConfigError(f"{algo} samples the transitions of its experts uniformly; leave out the weights")
-    return load_dataset(config, like, **reading)
-
-
-def load_dataset(
-    config: TrainConfig, like: EnvSpec | None = None, **reading: Any
-) -> tuple[TransitionDataset, RewardChange]:
-    """Returns the dataset after its reward transform, with Box actions in [-1, 1], and the transform.
-
-    `like` has the categories and the first action of the data, where they are known; `reading` are further options of
-    `load_transition_dataset`.
-    """
-    _check_targets(config)
-    if like is None:  # older versions have started such runs, which must resume
+        if not needs_expert:
+            return None, RewardChange()
+        if isinstance(config.dataset, tuple) and config.dataset[0].weight is not None:
+            raise ConfigError(f"{algo} samples the transitions of its experts uniformly; leave out the weights")
+    if not resumes:  # older versions have started such runs, which must resume
         check_phases(config)
-    dataset, rewards = with_run_time(config, _read(config, like, **reading)), config.rewards
+    return load_dataset(config)
+
+
+def require_same_data(fingerprint: str | None, record: Mapping[str, Any], path: Path) -> None:
+    """Raises ConfigError if the fingerprint is not that of a checkpoint or run, which has this `record`."""
+    if fingerprint == record.get("dataset"):
+        return
+    version = record.get("versions", {}).get("rl-training")
+    raise ConfigError(
+        f"the dataset or its rewards have changed since {path} was written, or the version of rl-training that wrote "
+        f"it{f' ({version})' if version else ''} reads the file differently; restore them, use that version, or train "
+        "a new agent"
+    )
+
+
+def load_dataset(config: TrainConfig) -> tuple[TransitionDataset, RewardChange]:
+    """Returns the dataset after its reward transform, with Box actions in [-1, 1], and the transform."""
+    _check_targets(config)
+    dataset, rewards = with_run_time(config, _read(config)), config.rewards
     normal = dataset.return_range_scale() if rewards.normalize == "return_range" else 1.0
     change = RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)
     return (dataset if change == RewardChange() else dataset.with_reward_transform(*change)), change
@@ -169,13 +156,13 @@ def _check_returns(dataset: TransitionDataset, gamma: float, warn: Warn | None) 
         warn(f"{error.text}; the run continues with the column that it started with")
 
 
-def _read(config: TrainConfig, like: EnvSpec | None, **reading: Any) -> TransitionDataset:
+def _read(config: TrainConfig) -> TransitionDataset:
     if config.dataset is None:
         raise ConfigError(_missing(config.algo))
     if not isinstance(config.dataset, tuple):
-        return _one_source(config, config.dataset, like, **reading)
+        return _one_source(config, config.dataset)
     weights = [part.weight for part in config.dataset if part.weight is not None]
-    parts = [_one_source(config, part, like, **reading) for part in config.dataset]
+    parts = [_one_source(config, part) for part in config.dataset]
     dataset = mix_transition_datasets(parts, weights or None)
     dataset.dropped_terminals = sum(part.dropped_terminals for part in parts)
     dataset.notes = tuple(note for part in parts for note in part.notes)
@@ -189,13 +176,8 @@ def _missing(algo: str) -> str:
     return f"{algo} {needed}; give --dataset FILE or a recipe, for example dataset: {recipe}"
 
 
-def _one_source(
-    config: TrainConfig, source: str | DatasetRecipe | FilePart, like: EnvSpec | None, **reading: Any
-) -> TransitionDataset:
-    if isinstance(source, DatasetRecipe):
-        whole = roll_recipe(config, source)
-    else:
-        whole = _from_file(config, source, like, **reading)
+def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> TransitionDataset:
+    whole = roll_recipe(config, source) if isinstance(source, DatasetRecipe) else _from_file(config, source)
     if config.dataset_episodes is None and config.dataset_stride == 1:
         return whole
     count = len(whole.episode_offsets)
@@ -206,12 +188,12 @@ def _one_source(
     return part
 
 
-def _from_file(config: TrainConfig, source: str | FilePart, like: EnvSpec | None, **reading: Any) -> TransitionDataset:
+def _from_file(config: TrainConfig, source: str | FilePart) -> TransitionDataset:
     dataset = load_transition_dataset(
         source if isinstance(source, str) else source.source,
         spec=None if (env := config.environment()) is None else spec_of(env),
-        columns=reading_columns(config), action_range=config.action_range, allow=config.allow, like=like,
-        **config.table.model_dump(), **reading,
+        columns=reading_columns(config), action_range=config.action_range, allow=config.allow,
+        **config.table.model_dump(),
     )  # fmt: skip
     return dataset.for_training()
 

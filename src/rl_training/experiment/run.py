@@ -106,7 +106,7 @@ def _run(
         callbacks = [*listed, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
         total = max(steps or 0, planned)
         _warn_of_other_seeds(record, [config.seed for config in configs], start, total, warn)
-        state, parts = _assembled(configs, choices, total, start, record, measure=is_new, quiet=quiet, warn=warn)
+        state, parts = _assembled(configs, choices, total, start, measure=is_new, quiet=quiet, warn=warn)
         for each in parts:
             stack.callback(each.close)
         runs = _training_runs(directories, configs, parts, callbacks, starts=starts.checkpoints, warn=warn)
@@ -199,16 +199,13 @@ def _alone_or_together(seeds: Sequence[int]) -> str:
 
 
 def _assembled(
-    configs: Sequence[TrainConfig], choices: Choices, total: int, start: Checkpoint | None, record: dict[str, Any], *,
-    measure: bool, quiet: bool, warn: Warn,
+    configs: Sequence[TrainConfig], choices: Choices, total: int, start: Checkpoint | None, *, measure: bool,
+    quiet: bool, warn: Warn,
 ) -> tuple[TrainerState, list[RunParts]]:  # fmt: skip
     keep_compiled_code()
     show = None if quiet else show_line
     with waiting_for(assembly_wait(configs[0], choices.device), show):
-        return assemble(
-            configs, choices, total, start=start, fingerprint=record.get("dataset"), measure=measure, show=show,
-            warn=warn,
-        )  # fmt: skip
+        return assemble(configs, choices, total, start=start, measure=measure, show=show, warn=warn)
 
 
 def _training_runs(

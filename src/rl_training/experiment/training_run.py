@@ -10,6 +10,7 @@ from rl_training.envs.same_spaces import changed_space
 from rl_training.experiment.assembly import RunParts, interval, new_callbacks
 from rl_training.experiment.config.callbacks import callbacks_of
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
+from rl_training.experiment.datasets import require_same_data
 from rl_training.experiment.machine import differences, facts, versions
 from rl_training.experiment.other_options import restore_elsewhere
 from rl_training.experiment.result import TrainResult
@@ -26,9 +27,6 @@ from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import NaNActionsError, TrainerState
 from rl_training.runtime.video import TrainingVideos
 from rl_training.types import EnvSpec
-
-CHANGED_DATA = "the dataset has changed since this run started; restore it or start a new run"
-OTHER_DATA = "the agent was trained on another dataset or with other rewards; keep both, or train a new agent"
 
 
 class TrainingRun:
@@ -54,7 +52,8 @@ class TrainingRun:
         self.log = next(callback for callback in callbacks if isinstance(callback, LogMetrics))
         segments, info = replay_segments(self.state), checkpoint_info(config, parts)
         if checkpoint is not None:
-            _require_fit(checkpoint, parts, OTHER_DATA if own is None else CHANGED_DATA)
+            require_same_data(parts.fingerprint, checkpoint.info, checkpoint.path)
+            _require_same_spaces(EnvSpec.from_json(checkpoint.info["spec"]), parts.spec)
             restored = (self.state, callbacks, checkpoint, segments)
             restore = partial(restore_elsewhere, config, parts.spec) if own is None else restore_trainer
             reasons = restore(*restored) + differences(checkpoint.info, info)
@@ -84,7 +83,8 @@ class TrainingRun:
     def begin(self) -> None:
         """Writes run.json and opens the log, without the rows after the step that the run resumes from."""
         kept = self.directory.read("run.json") or {}
-        now = {name: self.record[name] for name in ("total_timesteps", "choices", STARTED_FROM) if name in self.record}
+        changing = ("total_timesteps", "choices", "dataset", STARTED_FROM)  # without a checkpoint, data may change
+        now = {name: self.record[name] for name in changing if name in self.record}
         first = {FIRST_CHECKPOINT: kept.get(FIRST_CHECKPOINT) or self.own_start}
         self.directory.write("run.json", {**self.record, **kept, **now, **first})
         self._keep_damaged_log()
@@ -155,11 +155,8 @@ def explained(error: Exception, runs: Sequence[TrainingRun]) -> Exception:
     return next((NaNActionsError(f"{error}; {cause}") for cause in causes if cause), error)
 
 
-def _require_fit(checkpoint: Checkpoint, parts: RunParts, other_data: str) -> None:
-    """Raises ConfigError if the checkpoint was saved with another dataset or other spaces."""
-    if checkpoint.info.get("dataset") != parts.fingerprint:
-        raise ConfigError(other_data)
-    if (changed := changed_space(EnvSpec.from_json(checkpoint.info["spec"]), parts.spec)) is not None:
+def _require_same_spaces(began: EnvSpec, now: EnvSpec) -> None:
+    if (changed := changed_space(began, now)) is not None:
         raise ConfigError(changed)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rl_training.experiment.agent import find_checkpoint
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
+from rl_training.experiment.datasets import require_same_data
 from rl_training.experiment.machine import choose, differences, facts
 from rl_training.experiment.run import run_population
 from rl_training.experiment.run_directory import STARTED_FROM, RunDirectory
@@ -64,10 +65,11 @@ def verify_run(path: Path, *, steps: int | None = None, trust: Trust = ()) -> Ve
     first = 0 if started_from(record, path) is None else record[STARTED_FROM]["step"]
     if last <= first:
         raise ConfigError(f"{path} started at step {first:,} of another run; repeat up to a later step than {last:,}")
-    # An earlier version may have read other columns of the dataset.
-    began = {name: record[name] for name in ("dataset", STARTED_FROM) if name in record}
+    began = {STARTED_FROM: record[STARTED_FROM]} if STARTED_FROM in record else {}
     with TemporaryDirectory(prefix="rl-training-") as folder:
         whole = _train(configs, began, Path(folder, "whole"), [last])[member]
+        repeated = RunDirectory(whole).read("run.json") or {}
+        require_same_data(repeated["dataset"], record, path)
         halved = _train(configs, began, Path(folder, "halved"), [(first + last) // 2, last])[member]
         end = find_checkpoint(whole)
         logged = [row for row in rows if row["step"] <= end.step]

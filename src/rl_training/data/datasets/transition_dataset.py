@@ -276,12 +276,11 @@ class TransitionDataset(SeededSampler):
 
 
 def transitions_of(
-    stored: StoredColumns, *, spec: EnvSpec | None, action_range: Bounds | None,
-    allow: Collection[str], like: EnvSpec | None = None,
-) -> TransitionDataset:  # fmt: skip
-    """Validates the columns of a file, with the repairs that `allow` names; `like` is the spec of earlier data."""
+    stored: StoredColumns, *, spec: EnvSpec | None, action_range: Bounds | None, allow: Collection[str]
+) -> TransitionDataset:
+    """Validates the columns of a file, with the repairs that `allow` names."""
     require_same_table(spec, stored)
-    stored = as_known(stored, spec or like, action_range)
+    stored = as_known(stored, spec, action_range)
     rows, episodes, positions = repaired(stored, allow)
     known = spec or stored.spec
     with naming_rows(stored, positions):

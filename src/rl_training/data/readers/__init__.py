@@ -140,7 +140,7 @@ def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) 
         raise FileNotFoundError(f"dataset file {path} not found{folder if path.suffix else minari}")
     with naming_damage(path):
         if suffix in ARRAYS:
-            return ARRAYS[suffix](path, columns, one_use=options.one_use)
+            return ARRAYS[suffix](path, columns)
         with TABLES[suffix](path, options) as table:
             return read_table(table, columns, options)
 

@@ -73,15 +73,13 @@ def _arrow_table(path: Path, header: Sequence[str], lines: int, dialect: Dialect
 
 
 def arrow_kind(arrow: Any, kind: Any) -> str:
-    """number, decimal, text or time; empty if all cells are missing, other for anything else."""
+    """number, text or time; empty if all cells are missing, other for anything else."""
     types = arrow.types
     if types.is_timestamp(kind) or types.is_date(kind):
         return "time"
     if types.is_string(kind) or types.is_large_string(kind):
         return "text"
-    if types.is_decimal(kind):
-        return "decimal"
-    numbers = (types.is_integer, types.is_floating, types.is_boolean)
+    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     return "number" if any(check(kind) for check in numbers) else "empty" if types.is_null(kind) else "other"
 
 

@@ -20,7 +20,7 @@ from rl_training.data.readers.rows import (
 from rl_training.types import Array, Arrays
 
 
-def read_hdf5(path: Path, given: Mapping[str, str] | None, *, one_use: bool = True) -> StoredColumns:
+def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
     h5py = import_h5py()
     try:
         file = h5py.File(path, "r")
@@ -33,7 +33,7 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None, *, one_use: bool = Tr
             return _read_d3rlpy_episodes(file, path)
         # Groups hold simulator states and policies, not columns.
         stored = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset) and item.shape}
-        names = choose_array_names(list(stored), given, path, one_use=one_use)
+        names = choose_array_names(list(stored), given, path)
         groups = {name: matching_columns(pattern, stored) for name, pattern in names.items()}
         columns = {
             name: join_columns([_read(stored[part], part, path, name) for part in group], name)

@@ -14,13 +14,13 @@ from rl_training.data.readers.ogbench import choose_array_names, complete_arrays
 from rl_training.types import Array, Arrays, EnvSpec
 
 
-def read_npz(path: Path, given: Mapping[str, str] | None, *, one_use: bool = True) -> rows.StoredColumns:
+def read_npz(path: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
     """Reads a file; numeric columns of other names are kept if they have one entry per row."""
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a readable .npz file")
     with np.load(path, allow_pickle=False) as file:
         stored = [name for name in file.files if name != "spec"]
-        names = choose_array_names(stored, given, path, one_use=one_use)
+        names = choose_array_names(stored, given, path)
         columns: Arrays = {}
         for name, pattern in names.items():
             parts = {column: _read(file, column, path, name) for column in matching_columns(pattern, stored)}

@@ -36,15 +36,13 @@ ENDS, MASKS, VALIDS = "terminals", "masks", "valids"
 OTHER_ENDS = {*SPELLINGS["truncated"], *SPELLINGS["dones"], *SPELLINGS["episodes"], "episode_terminals"} - {ENDS}
 
 
-def choose_array_names(
-    stored: Sequence[str], given: Mapping[str, str] | None, source: object, *, one_use: bool = True
-) -> dict[str, str]:
-    """`choose_names` for files of arrays, which may be those of OGBench; `one_use` as in `TableOptions`."""
+def choose_array_names(stored: Sequence[str], given: Mapping[str, str] | None, source: object) -> dict[str, str]:
+    """`choose_names` and `with_one_use` for files of arrays, which may be those of OGBench."""
     is_ogbench = _is_ogbench(set(stored), given or {})
     own = {"truncated": ENDS, "dones": MASKS, VALIDS: VALIDS} if is_ogbench else {}
     others = [name for name in stored if name not in own.values()]
     names = choose_names(others, given, source, needed=("obs", "actions") if is_ogbench else NEEDED)
-    names = with_one_use(names, given or {}, others, source) if one_use else names
+    names = with_one_use(names, given or {}, others, source)
     return {**names, **{name: column for name, column in own.items() if column in stored}}
 
 

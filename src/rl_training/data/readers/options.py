@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -41,25 +41,22 @@ DIALECTS = {word: Dialect(mark) for mark, word in WORDS.items()} | {
 }
 AUTO = "auto"
 Categories: TypeAlias = "Mapping[str, Sequence[Any]] | Collection[str]"
-TextTimes: TypeAlias = 'bool | Literal["iso"]'
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a table; other files ignore all but `one_use`."""
+    """How to read a table; files of arrays and Minari datasets need none of these."""
 
     csv_dialect: str = AUTO
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values in order; (): those of the data
     max_gap: float | None = None  # seconds; a longer gap between two rows ends the episode
     is_known: bool = False  # the categories are those of a known spec
-    text_times: TextTimes = True  # recognise text that holds timestamps
+    text_times: bool = True  # recognise text that holds timestamps
     date_order: str = ""  # day or month first, where the dates of one file do not show it
     action_start: int | None = None  # the first Discrete action; None: 1 if the actions are integers from 1
     action_numbers: Numbers | None = None  # of all files, to find the first action; None: those of the file
-    final_rows: bool = True  # a terminal row without an action is the last observation of its episode
-    one_use: bool = True  # refuse columns that are observations or rewards and have another use
+    final_rows: bool = True  # terminal rows may lack an action; False: in another file, some have one
     keep_durations: bool = False  # add the time to the next row, before rows are left out
-    decimals: bool = True  # keep other columns of decimals in Parquet files, as those of other numbers
     mixed_ids: Collection[str] = ()  # of ids, columns that hold text in some files and numbers in others
     ids: Mapping[str, dict[object, int]] = field(default_factory=dict)  # columns of text to number, with all files' ids
 

@@ -28,7 +28,7 @@ def parquet_table(path: Path, options: TableOptions) -> Iterator[Table]:
     with file:
         text = (file.schema_arrow.metadata or {}).get(b"rl_training.spec")
         spec = None if text is None else EnvSpec.from_json(json.loads(text))
-        kinds = {each.name: _kind(arrow, each.type, options.decimals) for each in file.schema_arrow}
+        kinds = {each.name: _kind(arrow, each.type) for each in file.schema_arrow}
 
         def batches(names: Sequence[str]) -> Iterator[Arrays]:
             for batch in file.iter_batches(ROWS, columns=list(names), use_threads=False):
@@ -77,11 +77,10 @@ def _ragged(column: Any) -> bool:
     return hasattr(column, "value_lengths") and len(set(column.value_lengths().unique().to_pylist())) > 1
 
 
-def _kind(arrow: Any, kind: Any, decimals: bool) -> str:
+def _kind(arrow: Any, kind: Any) -> str:
     """The kind of a column; decimals and lists of numbers are numbers, and dictionaries of text are text."""
     inner = kind
     while hasattr(inner, "value_type"):
         inner = inner.value_type
     found = arrow_kind(arrow, inner)
-    found = found if found != "decimal" else "number" if decimals else "other"
     return found if found == "number" or inner is kind or arrow.types.is_dictionary(kind) else "other"

@@ -72,7 +72,7 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
     table = _with_text_times(table, options) if options.text_times else table
     usable = [name for name in table.names if table.kinds[name] == "number"]
     names = choose_names(table.names, given, table.source, usable=usable)
-    names = with_one_use(names, given, table.names, table.source) if options.one_use else names
+    names = with_one_use(names, given, table.names, table.source)
     time = _time_column(table, given, names, options)
     chosen = {name: matching_columns(pattern, table.names) for name, pattern in names.items()}
     used = {column for group in chosen.values() for column in group}
@@ -103,8 +103,7 @@ def _with_text_times(table: Table, options: TableOptions) -> Table:
         words = [word for word in to_words(column[:SAMPLE]) if word]
         if not words:
             continue
-        is_iso = all(map(cells.is_time, words))
-        is_date = not is_iso and options.text_times != "iso" and all(map(looks_like_date, words))
+        is_date = not all(map(cells.is_time, words)) and all(map(looks_like_date, words))
         order = (_order(table, name, words) or options.date_order) if is_date else ""
         wrong = next((word for word in words if not cells.is_time(word, order)), None)
         if wrong is None:

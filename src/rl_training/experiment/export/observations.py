@@ -68,7 +68,12 @@ def _read(agent: Agent, comparison: Comparison, count: int, data: Observed | Non
 
 
 def _dataset_of_run(agent: Agent) -> TransitionDataset:
+    other = "compare the policy on other observations with --data DATASET"
     try:
-        return load_dataset(agent.config, agent.spec)[0]
+        dataset = load_dataset(agent.config)[0]
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}; compare the policy on other observations with --data DATASET") from error
+        raise FileNotFoundError(f"{error}; {other}") from error
+    if dataset.spec.obs_shape != agent.spec.obs_shape:
+        shapes = f"observations of shape {dataset.spec.obs_shape}, but the agent was trained on {agent.spec.obs_shape}"
+        raise ValueError(f"the dataset of the run has {shapes}; {other}")
+    return dataset
