@@ -195,8 +195,8 @@ def test_other_columns_keep_their_precision_until_training(counted):
     assert exact.for_training().columns["t"].dtype == exact.columns["rewards"].dtype == torch.float32
 
 
-def test_a_run_trains_on_the_batches_of_before(tmp_path):
-    """The time of a table is float32 in batches, whatever the file holds, so a run of an earlier version resumes."""
+def test_a_run_trains_on_times_of_32_bits(tmp_path):
+    """The time of a table is float32 in batches, whatever the file holds."""
     dataset = load_transition_dataset(timed_table(tmp_path, NANOSECONDS + UNEVEN, "d")).for_training()
     assert dataset.columns["timestamp"].dtype == torch.float32
 

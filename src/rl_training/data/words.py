@@ -23,9 +23,8 @@ def to_words(column: Array) -> list[str | None]:
             return np.array(to_words(distinct), object)[places.reshape(-1)].tolist()
     if column.dtype.kind in "OU":
         return [None if is_missing(each) else _word(each) for each in column]
-    numbers = (
-        column if column.dtype in (np.float16, np.float32) else column.tolist()
-    )  # as float64 they have more digits
+    is_short = column.dtype in (np.float16, np.float32)  # as float64, these have more digits
+    numbers = column if is_short else column.tolist()
     return [None if each != each else _word(each) for each in numbers]
 
 

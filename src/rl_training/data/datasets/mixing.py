@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rl_training.data.datasets.actions import Bounds, logged_in_spec_units, with_action_range
-from rl_training.data.datasets.tensors import to_array
+from rl_training.data.datasets.tensors import to_array, with_marked_ends
 from rl_training.data.datasets.trajectories import copy_origin, renumbered
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.readers.joining import order_of, require_same_order, require_same_spaces
@@ -64,7 +64,8 @@ def mix_transition_datasets(
     """Concatenates datasets. Rows are sampled uniformly, or with `weights`, datasets in proportion to their weight."""
     _require_compatible(datasets)
     action_range = _common_range(datasets)
-    parts = [_with_marked_ends(dataset) for dataset in datasets]
+    # No episode continues into the next part.
+    parts = [with_marked_ends(dataset.columns, dataset.episode_ends) for dataset in datasets]
     if action_range is None:
         pairs = zip(parts, datasets, strict=True)
         parts = [logged_in_spec_units(part, each.spec, each.action_range) for part, each in pairs]
@@ -94,12 +95,6 @@ def _joined(datasets: Sequence[TransitionDataset], name: str) -> Array | None:
         return None
     pairs = zip(datasets, numbers, strict=True)
     return renumbered([to_array(dataset.episode_numbers) if each is None else each for dataset, each in pairs])
-
-
-def _with_marked_ends(dataset: TransitionDataset) -> Batch:
-    """Columns with every episode end in `truncated`, so that no episode continues into the next part."""
-    truncated = dataset.episode_ends & (dataset.columns["dones"] == 0)
-    return {**dataset.columns, "truncated": truncated.to(dataset.columns["truncated"].dtype)}
 
 
 def _require_compatible(datasets: Sequence[TransitionDataset]) -> None:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from rl_training.data.datasets.tensors import with_marked_ends
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 
 
@@ -18,6 +19,5 @@ def with_next_actions(dataset: TransitionDataset) -> TransitionDataset:
 
     No action follows the last row of an episode, which is marked as truncated unless it terminated.
     """
-    columns = dataset.columns
-    truncated = (dataset.episode_ends & (columns["dones"] == 0)).to(columns["truncated"].dtype)
-    return dataset.with_columns(next_actions=next_actions(dataset), truncated=truncated)
+    marked = with_marked_ends(dataset.columns, dataset.episode_ends)
+    return dataset.with_columns(next_actions=next_actions(dataset), truncated=marked["truncated"])

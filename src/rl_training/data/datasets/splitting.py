@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from rl_training.types import Array
 
 By: TypeAlias = Literal["episode", "time", "group"]
-BY = ("episode", "time", "group")
+BY = get_args(By)
 
 
 def held_out_episodes(

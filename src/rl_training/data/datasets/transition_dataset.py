@@ -27,7 +27,7 @@ from rl_training.data.datasets.stored import (
     require_same_table,
     rows_left_out,
 )  # fmt: skip
-from rl_training.data.datasets.tensors import to_array, to_tensor, transform_rewards
+from rl_training.data.datasets.tensors import to_array, to_tensor, transform_rewards, with_marked_ends
 from rl_training.data.datasets.trajectories import copy_origin, first_rows
 from rl_training.data.datasets.validation import require_columns, require_equal_lengths
 from rl_training.data.readers.frames import read_frame
@@ -175,9 +175,8 @@ class TransitionDataset(SeededSampler):
         return to_array(self.columns[column])
 
     def _rows_of_whole_episodes(self, chosen: Tensor) -> TransitionDataset:
-        truncated = (self.episode_ends & (self.columns["dones"] == 0)).to(self.columns["truncated"].dtype)
-        rows = chosen.nonzero().squeeze(1)
-        dataset = TransitionDataset(gather({**self.columns, "truncated": truncated}, rows), spec=self.spec)
+        rows, columns = chosen.nonzero().squeeze(1), with_marked_ends(self.columns, self.episode_ends)
+        dataset = TransitionDataset(gather(columns, rows), spec=self.spec)
         dataset.gamma = self.gamma
         copy_origin(dataset, self, to_array(rows))
         return dataset

@@ -126,7 +126,7 @@ def _paths(source: str | Path) -> list[Path]:
     raise FileNotFoundError(f"no file matches {source}")
 
 
-def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
+def _read(path: Path, columns: Mapping[str, str], options: TableOptions) -> StoredColumns:
     path = Path(str(path).removeprefix(MINARI))
     if not path.is_file() and (directory := minari_directory(path)):
         with naming_damage(directory):

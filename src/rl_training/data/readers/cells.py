@@ -17,13 +17,10 @@ FLAGS = {"true": 1.0, "false": 0.0}  # accepted beside numbers
 FLAG_WORDS = {**FLAGS, "yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0, "t": 1.0, "f": 0.0, "1": 1.0, "0": 0.0}
 MOST_CATEGORIES = 1000
 _NUMBERS = (int, float, Decimal, np.number, np.bool_, type(None))
-THOUSANDS = re.compile(
-    r"[+-]?\d{1,3}([,. '\u2019\u00a0]\d{3})+([.,]\d+)?"
-)  # 1,234.50; whether 1,234 is 1.234 is not known
-WITH_UNIT = re.compile(
-    r"[$€£<>~]\s*[+-]?\d+([.,]\d+)?|[+-]?\d+([.,]\d+)?\s*[^\d\s.,:;/-][^\d\s]{0,4}"
-)  # $ 5, 5 %, 5 kW
-
+# 1,234.50; whether 1,234 is 1.234 is not known
+THOUSANDS = re.compile(r"[+-]?\d{1,3}([,. '\u2019\u00a0]\d{3})+([.,]\d+)?")
+# $ 5, 5 %, 5 kW
+WITH_UNIT = re.compile(r"[$€£<>~]\s*[+-]?\d+([.,]\d+)?|[+-]?\d+([.,]\d+)?\s*[^\d\s.,:;/-][^\d\s]{0,4}")
 _CLOCK = re.compile(r"([^.,+]*:\d\d)(?:[.,](\d+))?(?:([+-]\d\d)(?::?(\d\d))?)?")  # seconds, fraction, zone
 
 

@@ -99,8 +99,9 @@ def _plain_table(path: Path, header: Sequence[str], dialect: Dialect) -> Table:
         first = list(islice(cell_rows(file, dialect, len(header), path), ROWS))
     if not first:
         raise ValueError(f"{path} is empty: it has no rows below a header")
-    kinds = {name: _kind(column, dialect) for name, column in columns_of(first, header).items()}
-    booleans = {name for name, column in columns_of(first, header).items() if _are_booleans(column)}
+    columns = columns_of(first, header)
+    kinds = {name: _kind(column, dialect) for name, column in columns.items()}
+    booleans = {name for name, column in columns.items() if _are_booleans(column)}
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as raw:
         lines = sum(block.count(b"\n") for block in iter(lambda: raw.read(2**20), b"")) + 1
     batches = partial(_plain_batches, path, list(header), {**kinds, **dict.fromkeys(booleans, "boolean")}, dialect)

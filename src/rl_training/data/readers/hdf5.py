@@ -20,7 +20,7 @@ from rl_training.data.readers.rows import (
 from rl_training.types import Array, Arrays
 
 
-def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
+def read_hdf5(path: Path, given: Mapping[str, str]) -> StoredColumns:
     h5py = import_h5py()
     try:
         file = h5py.File(path, "r")

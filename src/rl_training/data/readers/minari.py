@@ -40,7 +40,7 @@ def minari_directory(path: Path) -> Path | None:
     return next((each for each in candidates if (each / "metadata.json").is_file()), None)
 
 
-def read_minari(directory: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
+def read_minari(directory: Path, given: Mapping[str, str]) -> rows.StoredColumns:
     metadata = json.loads((directory / "metadata.json").read_text())
     episodes = (_hdf5_episodes if metadata["data_format"] == "hdf5" else _arrow_episodes)(directory, metadata)
     if (first := next(episodes, None)) is None:
@@ -69,27 +69,25 @@ def stored_key(key: str | int) -> str:
 
 
 def _nested_observations(
-    metadata: dict[str, Any], stored: Sequence[str], given: Mapping[str, str] | None
-) -> tuple[Mapping[str, str] | None, Observations | None]:
+    metadata: dict[str, Any], stored: Sequence[str], given: Mapping[str, str]
+) -> tuple[Mapping[str, str], Observations | None]:
     """Names all parts of a Dict or Tuple observation as obs, unless the user has named some or a part is an image."""
     space = _described(_space(metadata, "observations"))
-    if space.get("type") not in ("Dict", "Tuple") or "obs" in (given or {}):
+    if space.get("type") not in ("Dict", "Tuple") or "obs" in given:
         return given, None
     paths = _paths("observations", space, stored)
     if not paths or any(leaf.dtype == np.uint8 and len(leaf.shape) > 1 for leaf in leaves(space)):
         return given, None
-    return {**(given or {}), "obs": ",".join(paths)}, Observations(space)
+    return {**given, "obs": ",".join(paths)}, Observations(space)
 
 
-def _nested_actions(
-    metadata: dict[str, Any], stored: Sequence[str], given: Mapping[str, str] | None
-) -> Mapping[str, str] | None:
+def _nested_actions(metadata: dict[str, Any], stored: Sequence[str], given: Mapping[str, str]) -> Mapping[str, str]:
     """Names all parts of a Dict or Tuple action as actions, unless the user has named some."""
     space = _described(_space(metadata, "actions"))
-    if space.get("type") not in ("Dict", "Tuple") or "actions" in (given or {}):
+    if space.get("type") not in ("Dict", "Tuple") or "actions" in given:
         return given
     paths = _paths("actions", space, stored)
-    return {**(given or {}), "actions": ",".join(paths)} if paths else given
+    return {**given, "actions": ",".join(paths)} if paths else given
 
 
 def _paths(name: str, space: Mapping[str, Any], stored: Sequence[str]) -> list[str]:

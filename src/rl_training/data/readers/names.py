@@ -51,14 +51,14 @@ def one_option(name: str, patterns: Sequence[str]) -> str:
 
 
 def choose_names(
-    stored: Sequence[str], given: Mapping[str, str] | None, source: object, *, needed: Sequence[str] = NEEDED,
+    stored: Sequence[str], given: Mapping[str, str], source: object, *, needed: Sequence[str] = NEEDED,
     usable: Sequence[str] | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """Maps column names to the file's; `a,b` and `obs_*` stand for several columns, "" for none.
 
     `usable` are the columns of numbers, which an error proposes; by default all.
     """
-    given = dict(given or {})
+    given = dict(given)
     if "rewards" in given:  # none, or one number for all rows
         given["rewards"] = "" if constant_rewards(given, stored) is not None else given["rewards"]
         needed = [name for name in needed if name != "rewards"]
@@ -210,11 +210,11 @@ def parts_of(pattern: str, stored: Collection[str]) -> list[str]:
     return parts
 
 
-def other_names(stored: Sequence[str], names: Mapping[str, str], given: Mapping[str, str] | None) -> list[str]:
+def other_names(stored: Sequence[str], names: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
     """The file's other columns, which keep their names."""
     used = {column for pattern in names.values() for column in matching_columns(pattern, stored)}
     known = {spelling for spellings in SPELLINGS.values() for spelling in spellings}
-    left_out = {name for name, pattern in (given or {}).items() if not pattern}
+    left_out = {name for name, pattern in given.items() if not pattern}
     taken = used | known | left_out | RESERVED
     return [name for name in stored if name and name not in taken]
 

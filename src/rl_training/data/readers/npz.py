@@ -14,7 +14,7 @@ from rl_training.data.readers.ogbench import choose_array_names, complete_arrays
 from rl_training.types import Array, Arrays, EnvSpec
 
 
-def read_npz(path: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
+def read_npz(path: Path, given: Mapping[str, str]) -> rows.StoredColumns:
     """Reads a file; numeric columns of other names are kept if they have one entry per row."""
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a readable .npz file")

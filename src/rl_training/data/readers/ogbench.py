@@ -36,13 +36,13 @@ ENDS, MASKS, VALIDS = "terminals", "masks", "valids"
 OTHER_ENDS = {*SPELLINGS["truncated"], *SPELLINGS["dones"], *SPELLINGS["episodes"], "episode_terminals"} - {ENDS}
 
 
-def choose_array_names(stored: Sequence[str], given: Mapping[str, str] | None, source: object) -> dict[str, str]:
+def choose_array_names(stored: Sequence[str], given: Mapping[str, str], source: object) -> dict[str, str]:
     """`choose_names` and `with_one_use` for files of arrays, which may be those of OGBench."""
-    is_ogbench = _is_ogbench(set(stored), given or {})
+    is_ogbench = _is_ogbench(set(stored), given)
     own = {"truncated": ENDS, "dones": MASKS, VALIDS: VALIDS} if is_ogbench else {}
     others = [name for name in stored if name not in own.values()]
     names = choose_names(others, given, source, needed=("obs", "actions") if is_ogbench else NEEDED)
-    names = with_one_use(names, given or {}, others, source)
+    names = with_one_use(names, given, others, source)
     return {**names, **{name: column for name, column in own.items() if column in stored}}
 
 

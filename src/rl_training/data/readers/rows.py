@@ -17,6 +17,7 @@ from rl_training.data.datasets.validation import (
     require_equal_lengths,
     require_flags,
 )
+from rl_training.data.readers.episodes import Warnings
 from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import Numbers
 from rl_training.messages import first_few, many
@@ -68,7 +69,7 @@ class Labels(NamedTuple):
     times: tuple[str, ...] = ()  # columns of timestamps
     date_order: str = ""  # day or month first, where their text shows it
     notes: tuple[str, ...] = ()
-    warnings: tuple[tuple[str, str, str], ...] = ()  # kind, text and fix
+    warnings: Warnings = ()
     episodes: Mapping[tuple[object, ...], bool] = {}  # ids in a table, and whether a row of each marks an end
     incomplete: tuple[str, ...] = ()  # other columns that are left out, because values are missing
     text_ids: frozenset[str] = frozenset()  # columns of text that are kept as ids
@@ -156,7 +157,7 @@ def complete_transitions(
     return StoredColumns(complete, dict(names), rows, spec, labels, left_out, positions, trajectories)
 
 
-def _lost_rewards(rewards: Array | None, kept: Array) -> tuple[tuple[str, str, str], ...]:
+def _lost_rewards(rewards: Array | None, kept: Array) -> Warnings:
     """Warns if the rows that are dropped have most of the rewards, such as one that is given at the end."""
     if rewards is None or rewards.size != len(rewards):
         return ()

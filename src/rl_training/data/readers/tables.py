@@ -27,8 +27,7 @@ from rl_training.data.words import one_hot, to_codes, to_words
 from rl_training.types import Array, Arrays
 
 
-def read_table(table: Table, given: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
-    given = given or {}
+def read_table(table: Table, given: Mapping[str, str], options: TableOptions) -> StoredColumns:
     plan = make_plan(table, given, options)
     names, time, kinds = plan.names, plan.time, plan.table.kinds
     stamps = tuple(name for name, group in plan.chosen.items() if any(kinds[column] == "time" for column in group))
