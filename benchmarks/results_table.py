@@ -39,8 +39,11 @@ played without exploration and with fixed seeds.
 | task | episodes per seed |
 |---|---|
 | most tasks | 50 |
-| MuJoCo v4, locomotion data, PPO on Hopper and Walker2d, Dreamer on Pong | 10 |
+| MuJoCo v4, locomotion data, PPO on Hopper, Walker2d and Breakout, GAIL on CartPole-v1, Dreamer on Pong | 10 |
 | Dreamer on Boxing, Breakout and Pendulum | 20 |
+| Dreamer on SignedSide | 40 |
+| Rainbow on Pong | 5 |
+| CQL on hopper-medium beside CORL's | 100 |
 
 On Atari, Dreamer samples its actions, as in the published scores. On locomotion data, the score is D4RL's normalized
 score. Rows with smaller budgets come from evaluations during the same runs.
@@ -55,8 +58,8 @@ score. Rows with smaller budgets come from evaluations during the same runs.
 | published | mean ± standard deviation over seeds; budget and environment version where they differ from ours |
 | difference | our mean minus the published one at equal budget, with Welch's 95% interval |
 
-In the pictures, a dot is a seed, a bar is the interval of the interquartile mean, a diamond is a seed of the peer, and
-a triangle is the published score (hollow if its budget differs). `benchmarks/results/table.json` holds the same rows
+In the pictures, a dot is a seed, and a bar is the interval of the interquartile mean. A diamond is a seed of the peer.
+A triangle is the published score (hollow if its budget differs). `benchmarks/results/table.json` holds the same rows
 with their commands, machine and commit, and names the file with all details.
 
 ## Scores
@@ -64,7 +67,8 @@ with their commands, machine and commit, and names the file with all details.
 """
 NO_RESULT = """\
 The table lists published budgets that no run here has reached. A packaged config without a stored result says
-`Score: not run to the end`; `rl-training configs show NAME` prints it.
+`Score: not run to the end`; `rl-training configs show NAME` prints it. SAC and TD3 were run
+for a million steps on Hopper, Walker2d and HalfCheetah, in version v4. Version v5 counts as another task.
 """
 REPRODUCE = """\
 ## Reproduce
