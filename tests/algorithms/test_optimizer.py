@@ -81,6 +81,11 @@ def test_laprop_scales_first_and_averages_after_and_a_number_left_out_keeps_its_
     assert optimizer.counts.tolist() == [5, 3]
 
 
+def test_laprop_adds_epsilon_to_the_root_of_the_mean_square():
+    optimizer = Optimizer([torch.tensor(0.0)], ParameterGroup(0.1, kind="laprop", eps=0.5))
+    assert moved(optimizer, [[2.0]]) == pytest.approx([-0.1 * 2 / (2 + 0.5)], rel=1e-5)  # inside the root: 2 / sqrt(4 + 0.5)
+
+
 def test_the_rate_rises_over_the_warm_up():
     optimizer = Optimizer([torch.tensor(0.0)], ParameterGroup(1.0, kind="laprop", eps=1e-20, warm_up=4))
     places = [moved(optimizer, [[1.0]])[0] for _ in range(6)]  # a constant gradient makes steps as long as the rate
