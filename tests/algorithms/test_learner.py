@@ -57,6 +57,16 @@ def test_the_wrong_action_space_is_refused(learner, kind, message):
 
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_the_gradients_of_every_learner_are_clipped_on_request(name, box, discrete):
+    kind = CATALOGUE[name]
+    options = {"size": "nano"} if name == "dreamer" else {}
+    learner = kind.build(
+        box if "box" in kind.action_kinds else discrete, hidden_sizes=(8,), max_grad_norm=0.25, **options
+    )
+    assert learner.parameter_groups()[-1].max_grad_norm == 0.25  # the last group has all parameters without one
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_multi_discrete_actions_are_accepted_where_declared_and_refused_elsewhere(name):
     spec = EnvSpec((3,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(0, 0))
     if "multi_discrete" in CATALOGUE[name].action_kinds:

@@ -83,7 +83,8 @@ def test_laprop_scales_first_and_averages_after_and_a_number_left_out_keeps_its_
 
 def test_laprop_adds_epsilon_to_the_root_of_the_mean_square():
     optimizer = Optimizer([torch.tensor(0.0)], ParameterGroup(0.1, kind="laprop", eps=0.5))
-    assert moved(optimizer, [[2.0]]) == pytest.approx([-0.1 * 2 / (2 + 0.5)], rel=1e-5)  # inside the root: 2 / sqrt(4 + 0.5)
+    # a step of -rate * g / (sqrt(g^2) + epsilon)
+    assert moved(optimizer, [[2.0]]) == pytest.approx([-0.1 * 2 / (2 + 0.5)], rel=1e-5)
 
 
 def test_the_rate_rises_over_the_warm_up():

@@ -108,6 +108,15 @@ def test_large_gradients_are_shortened_and_small_ones_are_kept(members):
         torch.testing.assert_close(parameter.grad, expected * torch.tensor([0.6, 0.8]).expand(shape))
 
 
+@pytest.mark.parametrize("members", [1, 3])
+def test_an_update_clips_the_gradient_of_each_member(members):
+    updater = Updater(lines(members, max_grad_norm=0.5))
+    updater.update(points(*[members] * (members > 1)))
+    gradients = [parameter.grad for parameter in updater.params.values() if parameter.grad is not None]
+    squares = torch.stack([gradient.reshape(members, -1).square().sum(1) for gradient in gradients])
+    assert squares.sum(0).sqrt().tolist() == pytest.approx([0.5] * members, rel=1e-4)
+
+
 def test_members_of_a_population_draw_their_own_noise():
     learner = Line(noise=1.0)
     population = Updater([learner, copy.deepcopy(learner)])
