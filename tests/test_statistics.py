@@ -38,6 +38,13 @@ def test_bootstrap_interval_draws_seeds_within_their_task():
     assert bootstrap_interval([[0, 0], [10, 10]], np.mean, resamples=100) == (5.0, 5.0)
 
 
+def test_bootstrap_interval_resamples_each_task_by_itself():
+    # The mean is 5 + (a + b) / 2 with a and b as above: a + b is 0 with probability 64/729, 1 with 192/729, 2 with
+    # 240/729 and 3 with 160/729. So the 30 % quantile has a + b = 1, and the 70 % quantile 3. With the same seeds for
+    # both tasks, both quantiles would have 2.
+    assert bootstrap_interval([[0, 0, 3], [10, 10, 13]], np.mean, confidence=0.4) == (5.5, 6.5)
+
+
 def test_bootstrap_interval_repeats_for_a_seed_and_holds_the_statistic():
     scores = [-150.0, -160.0, -140.0, -155.0, -300.0]
     interval = bootstrap_interval(scores, resamples=500)
@@ -80,6 +87,11 @@ def test_confidence_is_a_share():
 def test_students_interval_is_as_wide_as_the_tables_say(freedom, t):
     interval = student_interval(10.0, 0.5, freedom)
     assert ((10 - interval.low) / 0.5, (interval.high - 10) / 0.5) == pytest.approx((t, t), rel=0.01)
+
+
+@pytest.mark.parametrize(("freedom", "t"), [(10, 2.2281389), (19, 2.0930241)])
+def test_students_interval_is_exact_to_five_digits_from_ten_degrees_of_freedom(freedom, t):
+    assert student_interval(0.0, 1.0, freedom).high == pytest.approx(t, rel=5e-6)
 
 
 def test_students_interval_needs_two_degrees_of_freedom():

@@ -148,6 +148,10 @@ def test_the_interval_of_an_improvement_has_the_quantiles_of_redrawn_pairs():
     assert improvement_interval([0, 2], [1], confidence=0.4) == (0.5, 0.5)  # from the 30 % to the 70 % quantile
 
 
+def test_ties_count_half_in_the_interval_of_an_improvement():
+    assert improvement_interval([1, 1], [1, 1]) == (0.5, 0.5)
+
+
 def test_the_bootstrap_agrees_with_scipys():
     stats = pytest.importorskip("scipy.stats")
     scores = np.random.default_rng(0).normal(-150, 20, size=10)
