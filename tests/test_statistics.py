@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rl_training.statistics import (
+    Interval,
     bootstrap_band,
     bootstrap_interval,
     interquartile_mean,
@@ -112,3 +113,12 @@ def test_the_interval_of_the_interquartile_mean_does_not_depend_on_how_it_is_com
     scores = np.random.default_rng(seeds).normal(size=seeds)
     one_by_one = bootstrap_interval(scores, lambda each: interquartile_mean(each), resamples=500)
     assert bootstrap_interval(scores, resamples=500) == one_by_one
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [((0, 2), (1, 3), True), ((0, 2), (2, 3), True), ((0, 3), (1, 2), True), ((0, 1), (2, 3), False)],
+)
+def test_intervals_overlap_if_they_share_a_number(one, other, overlap):
+    assert Interval(*one).overlaps(Interval(*other)) is overlap
+    assert Interval(*other).overlaps(Interval(*one)) is overlap

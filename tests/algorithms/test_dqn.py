@@ -101,6 +101,11 @@ def test_targets_are_copied_at_every_nth_update_and_rest_between():
     assert seen == ["rested", "rested", "copied", "rested", "rested", "copied", "rested"]
 
 
+def test_adam_has_the_epsilon_of_the_option():
+    (group,) = tabular(ONLINE, TARGET, learning_rate=0.1, adam_eps=1.5e-4).parameter_groups()
+    assert (group.kind, group.learning_rate, group.eps) == ("adam", 0.1, 1.5e-4)
+
+
 def states(count: int) -> torch.Tensor:
     return torch.tensor([[1.0, 0.0]]).expand(count, 2)  # where ONLINE prefers action 1
 

@@ -76,6 +76,13 @@ def test_prepare_shows_observations_as_acting_saw_them_and_then_merges_them(box)
     assert learner.normalizer.count == 40
 
 
+def test_normalised_observations_are_clipped_to_ten_std(box):
+    learner = PPOAlgorithm.build(box, normalize_obs=True)
+    learner.normalizer.load_state_dict({"mean": torch.ones(3), "std": 2 * torch.ones(3), "count": torch.tensor(2.0)})
+    seen = learner.normalizer(torch.tensor([[20.0, 22.0, -99.0]]))
+    assert seen.tolist() == [[9.5, 10.0, -10.0]]  # (20 - 1) / 2, (22 - 1) / 2 and (-99 - 1) / 2
+
+
 def identity_value(**options: Any) -> PPOAlgorithm:
     """A learner that values an observation, one number, at that number."""
     learner = PPOAlgorithm.build(EnvSpec((1,), "discrete", 2), hidden_sizes=(), **options)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rl_training.reporting.comparison import Curve, compare, learning_curves, markdown
+from rl_training.reporting.comparison_plots import profile_band
 from rl_training.statistics import bootstrap_interval, improvement_interval, seeds_needed
 
 
@@ -146,10 +147,17 @@ def test_the_interval_of_an_improvement_has_the_quantiles_of_redrawn_pairs():
     # Of 0 and 2 against 1: the share of twos among two draws, so 0, 1/2 and 1 with 1/4, 1/2 and 1/4.
     assert improvement_interval([0, 2], [1]) == (0.0, 1.0)
     assert improvement_interval([0, 2], [1], confidence=0.4) == (0.5, 0.5)  # from the 30 % to the 70 % quantile
+    assert improvement_interval([1], [0, 2]) == (0.0, 1.0)  # the seeds of the second are redrawn too
 
 
 def test_ties_count_half_in_the_interval_of_an_improvement():
     assert improvement_interval([1, 1], [1, 1]) == (0.5, 0.5)
+
+
+def test_the_band_of_a_profile_holds_the_middle_95_percent_of_redrawn_runs():
+    # Three draws from two runs above the level and one below: none above with probability 1/27, which is over 2.5 %.
+    assert profile_band([0, 1, 1], [0.5]) == ([0.0], [1.0])
+    assert profile_band([0, 0, 1], [0.5]) == ([0.0], [1.0])
 
 
 def test_the_bootstrap_agrees_with_scipys():
