@@ -109,6 +109,12 @@ def test_a_temperature_that_is_not_tuned_stays():
     assert learner.log_alpha.item() == pytest.approx(math.log(0.5))
 
 
+def test_weight_decay_leaves_the_temperature_alone(discrete):
+    groups = SACAlgorithm.build(discrete, hidden_sizes=(8,), weight_decay=0.01).parameter_groups()
+    found = [(group.names, group.kind, group.weight_decay) for group in groups]
+    assert found == [(("log_alpha",), "adam", 0.0), ((), "adamw", 0.01)]
+
+
 def test_actions_are_sampled_by_their_probabilities_and_the_mode_is_the_likeliest():
     learner, generator = table(), torch.Generator().manual_seed(0)
     sampled = learner.act(torch.zeros(6000, 3), generator=generator).actions

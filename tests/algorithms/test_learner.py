@@ -66,6 +66,19 @@ def test_the_gradients_of_every_learner_are_clipped_on_request(name, box, discre
     assert learner.parameter_groups()[-1].max_grad_norm == 0.25  # the last group has all parameters without one
 
 
+def test_actor_learning_rate_is_for_the_actor_and_what_its_paper_trains_with_it(box):
+    found = {}
+    for name, kind in CATALOGUE.items():
+        if "actor_learning_rate" in kind.config_type.model_fields:
+            options = {"size": "nano"} if name == "dreamer" else {}
+            updater = kind.build(box, hidden_sizes=(8,), actor_learning_rate=1e-5, **options).updater
+            slow = [each for group, names in updater.groups for each in names if group.learning_rate == 1e-5]
+            found[name] = {each.removeprefix("model.").split(".")[0] for each in slow}
+    alone = {name: {"actor"} for name in ("awac", "iql", "rebrac", "xql")}
+    with_temperature = {name: {"actor", "log_alpha"} for name in ("cal_ql", "cql", "edac")}
+    assert found == {**alone, **with_temperature, "dreamer": {"actor", "critic"}}
+
+
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_multi_discrete_actions_are_accepted_where_declared_and_refused_elsewhere(name):
     spec = EnvSpec((3,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(0, 0))
