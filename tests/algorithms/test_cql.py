@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms import CQLAlgorithm, CQLConfig, CQLPredictions, Learner, Updater, cql_loss
-from rl_training.algorithms.cql import DiscreteCQL, soft_maximum
+from rl_training.algorithms.cql import DiscreteCQL, conservative_terms, soft_maximum
 from rl_training.models import DQNModel, MLPSACModel
 from rl_training.types import Batch, EnvSpec
 
@@ -194,6 +194,12 @@ def test_with_a_threshold_the_weight_is_learned():
     excess = 2 * (5.4806 - 1)
     assert loss.terms["cql_penalty"].item() == pytest.approx(math.e * 2 * excess, rel=1e-4)
     assert loss.terms["multiplier_loss"].item() == pytest.approx(-math.e * excess, rel=1e-4)
+
+
+def test_the_learned_weight_is_at_most_a_million():
+    log_multiplier = torch.tensor(20.0)  # e^20 is 4.85e8
+    terms = conservative_terms(torch.tensor([3.0, 2.0]), 2.0, log_multiplier, 1.0)
+    assert terms["cql_penalty"].item() == pytest.approx(1e6 * (2 * 2 + 2 * 1))
 
 
 @pytest.mark.parametrize(("threshold", "direction"), [(-100.0, 1), (100.0, -1)])
