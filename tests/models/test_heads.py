@@ -94,6 +94,12 @@ def test_squashed_log_prob_stays_finite_far_out_and_so_does_its_gradient():
     assert log_prob[-1].item() == pytest.approx(-200 - 0.918939 - (1.386294 - 40))
 
 
+def test_squashed_log_prob_of_an_action_at_a_bound_is_that_of_one_just_inside():
+    policy = SquashedGaussian(torch.zeros(2, 1), torch.zeros(2, 1))
+    # atanh(1 - 1e-6) = 7.254: log N = -26.31 - 0.919, log(1 - a^2) = log 2e-6 = -13.12
+    assert policy.log_prob(torch.tensor([[1.0], [-1.0]])).tolist() == pytest.approx([-14.1, -14.1], abs=0.3)
+
+
 def test_the_drawn_log_prob_is_that_of_the_drawn_action():
     policy = SquashedGaussian(torch.randn(50, 2, dtype=torch.float64), torch.full((50, 2), -1.0, dtype=torch.float64))
     actions, log_prob = policy.sample_with_log_prob()

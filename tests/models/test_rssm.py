@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, OneHotCategorical, kl_divergence
 
-from rl_training.models.normed import LayerFactory, block_linear
+from rl_training.models.normed import LayerFactory, RMSNorm, block_linear
 from rl_training.models.rssm import (
     RSSM,
     BlockGRU,
@@ -85,6 +85,11 @@ def test_the_divergence_is_summed_over_latents_and_is_that_of_torch():
     p, q = (torch.randn(7, LATENTS, CLASSES).log_softmax(-1) for _ in range(2))
     expected = kl_divergence(Independent(OneHotCategorical(logits=p), 1), Independent(OneHotCategorical(logits=q), 1))
     assert torch.allclose(categorical_kl(p, q), expected, atol=1e-6)
+
+
+def test_the_norm_adds_its_epsilon_to_the_mean_square():
+    outputs = RMSNorm(2)(torch.tensor([[0.01, -0.01]]))
+    assert outputs[0].tolist() == pytest.approx([math.sqrt(0.5), -math.sqrt(0.5)])  # 0.01 / sqrt(1e-4 + 1e-4)
 
 
 def test_the_memory_is_a_gru_whose_blocks_see_their_own_part_and_all_inputs():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -104,3 +106,11 @@ def test_targets_get_no_gradient():
     loss = TwoHot(torch.randn(2, 5, requires_grad=True), BINS).loss(values).sum()
     loss.backward()
     assert values.grad is None
+
+
+def test_the_mean_weighs_a_bin_against_its_negative():
+    logits = torch.full((255,), -torch.inf)
+    logits[127 + 10], logits[127 - 10] = math.log(0.6), math.log(0.4)
+    spacing = 40 / 254
+    mean = TwoHot(logits, mirrored_bins(symlog_spaced=True)).mean()
+    assert mean.item() == pytest.approx(0.6 * 10 * spacing - 0.4 * 10 * spacing)
