@@ -153,3 +153,11 @@ def test_one_summed_update_equals_three_published_steps(box, draw, separate_step
     for i in range(2):
         close(learner.model.critic(obs, actions)[i], oracle.critics[i](pairs)[:, 0])
         close(learner.target["critic"](obs, actions)[i], oracle.slow[i](pairs)[:, 0])
+
+
+def test_weights_start_orthogonal_with_a_gain_of_the_root_of_two():
+    model = MLPIQLModel(3, 2, (8, 8))
+    hidden = [model.actor.net[2].weight, model.value.net[2].weight, *model.critic.net[2].weight]
+    for weight in hidden:
+        torch.testing.assert_close(weight @ weight.T, 2 * torch.eye(8), atol=1e-5, rtol=0)
+    assert model.critic.net[0].bias.count_nonzero() == 0

@@ -43,3 +43,12 @@ def test_spectral_norm_bounds_every_slope_by_one():
     obs = torch.randn(64, 3, requires_grad=True)
     (slopes,) = torch.autograd.grad(network(obs, torch.randn(64, 2)).sum(), obs)
     assert slopes.norm(dim=1).max() <= 1 + 1e-5
+
+
+def test_hidden_layers_are_bounded_by_tanh():
+    torch.manual_seed(0)
+    network = MLPGAILDiscriminator(2, 1, (4,))
+    first, last = network.net[0], network.net[-1]
+    inputs = torch.randn(5, 3)
+    expected = last(first(inputs).tanh()).squeeze(-1)
+    torch.testing.assert_close(network(inputs[:, :2], inputs[:, 2:]), expected)

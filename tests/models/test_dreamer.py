@@ -104,3 +104,9 @@ def test_states_ahead_follow_given_actions_and_decode_to_observations():
     ahead = model.predict(start, torch.tensor([[0, 1, 2], [2, 2, 0]]))
     assert model.decode(ahead).shape == (2, 3, 1, 16, 16)
     assert torch.allclose(ahead.deter[:, 0], model.rssm.predict(start, torch.eye(3)[[0, 2]], None).deter)
+
+
+def test_reward_and_critic_share_the_kind_of_bins():
+    for symlog_bins in (False, True):
+        model = DreamerModel(EnvSpec((3,), "box", 2), SIZES["nano"], symlog_bins=symlog_bins)
+        assert (model.reward.squashed, model.critic.squashed) == (symlog_bins, symlog_bins)

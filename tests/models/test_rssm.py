@@ -16,6 +16,7 @@ from rl_training.models.rssm import (
     BlockGRU,
     Latent,
     categorical_kl,
+    entropy,
     sample_one_hot,
     straight_through,
     unimix_log_probs,
@@ -208,3 +209,8 @@ def test_steps_that_give_weights_no_gradients_leave_them_those_of_the_plain_loop
     for mine, plain in zip(gradients(by_steps=True), gradients(by_steps=False), strict=True):
         assert plain.any()
         assert (mine - plain).norm() <= close * plain.norm()
+
+
+def test_entropy_is_summed_over_the_latents_and_averaged_over_states():
+    even = torch.full((2, 5, LATENTS, CLASSES), 1 / CLASSES).log()
+    assert entropy(even).item() == pytest.approx(LATENTS * math.log(CLASSES))
