@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -59,7 +60,7 @@ def test_the_wrong_action_space_is_refused(learner, kind, message):
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_the_gradients_of_every_learner_are_clipped_on_request(name, box, discrete):
     kind = CATALOGUE[name]
-    options = {"size": "nano"} if name == "dreamer" else {}
+    options: Any = {"size": "nano"} if name == "dreamer" else {}
     learner = kind.build(
         box if "box" in kind.action_kinds else discrete, hidden_sizes=(8,), max_grad_norm=0.25, **options
     )
@@ -70,7 +71,7 @@ def test_actor_learning_rate_is_for_the_actor_and_what_its_paper_trains_with_it(
     found = {}
     for name, kind in CATALOGUE.items():
         if "actor_learning_rate" in kind.config_type.model_fields:
-            options = {"size": "nano"} if name == "dreamer" else {}
+            options: Any = {"size": "nano"} if name == "dreamer" else {}
             updater = kind.build(box, hidden_sizes=(8,), actor_learning_rate=1e-5, **options).updater
             slow = [each for group, names in updater.groups for each in names if group.learning_rate == 1e-5]
             found[name] = {each.removeprefix("model.").split(".")[0] for each in slow}
