@@ -41,9 +41,6 @@ def run_command(submission: str, name: str, folder: str, arguments: tuple[str, .
     _end(command.folder, submission, code, again=again)
 
 
-run_work = run_command  # the name in jobs that an earlier version has submitted
-
-
 def _run(command: Command, requests: list[int]) -> int:
     """Forwards the first request; when Slurm ends the job, it signals every process itself."""
     process, forwarded = LocalExecutor(1).submit(command), False
