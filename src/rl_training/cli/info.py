@@ -173,7 +173,7 @@ def doctor() -> None:
     checks: dict[str, Callable[[], str]] = {
         "versions": _versions, "cuda": _cuda,
         "threads": lambda: f"training uses 1 of {os.cpu_count()} cores, or more if timing shows a gain (see --threads)",
-        "environment": _environment, "runs": _runs,
+        "env": _environment, "runs": _runs,
     }  # fmt: skip
     failed = []
     for name, check in checks.items():
