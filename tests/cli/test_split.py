@@ -132,7 +132,7 @@ def test_an_npz_file_stays_one_and_the_counts_are_printed(cli, logs, tmp_path):
         (["--by", "group"], "--by group needs --group COLUMN, the column whose values stay together"),
         (["--by", "time", "--group", "patient"], "--group patient needs --by group, got --by time"),
         (["--by", "episode", "--time", "hour"], "--time hour needs --by time, got --by episode"),
-        (["--group", "doctor"], "has no column 'doctor' to use as doctor; it has"),
+        (["--group", "doctor"], "has no column 'doctor'; it has"),
         (["--group", "hour"], "the group changes within an episode at row 1, from 90 to 91; episodes are never cut"),
         (["--group", "truncated"], "needs at least two groups, and all rows have the group 0"),
         (["--group", "episode"], "--group episode: this column marks the episodes, which stay whole; leave it out"),

@@ -68,7 +68,8 @@ def choose_names(
             raise ValueError(f"unknown column {name!r}; did you mean {meant}={pattern}?")
         if missing := [part for part in parts_of(pattern, stored) if pattern and not matching_columns(part, stored)]:
             close = did_you_mean(missing[0], stored)
-            raise ValueError(f"{source} has no column {missing[0]!r} to use as {name}; it has {sorted(stored)}{close}")
+            use = "" if name == missing[0] else f" to use as {name}"
+            raise ValueError(f"{source} has no column {missing[0]!r}{use}; it has {sorted(stored)}{close}")
     if unknown := [name for name in needed if not names[name]]:
         spellings = ", no ".join(" or ".join(SPELLINGS[name]) for name in unknown)
         ignored = ", or, for bc and gail, which ignore rewards, --columns rewards=0" if "rewards" in unknown else ""
