@@ -259,10 +259,17 @@ class Handler(BaseHTTPRequestHandler):
         """Logs no line for each request."""
 
 
+def valid_input(described: dict[str, Any]) -> np.ndarray:
+    """Returns one row that the policy accepts: every action of a mask, the lowest integers, or zeros."""
+    dtype = np.dtype(described["dtype"])
+    value = 1 if "mask" in described else (described.get("low") or 0) if dtype.kind in "iu" else 0
+    return np.broadcast_to(np.array(value, dtype), (1, *described["shape"][1:]))
+
+
 def measure(server: Server, requests: int) -> dict[str, float]:
     """Median and 99th percentile of one observation in milliseconds: the model alone, and over HTTP."""
     policy = server.policy
-    obs = {name: np.zeros((1, *each["shape"][1:]), each["dtype"]) for name, each in policy.inputs.items()}
+    obs = {name: valid_input(each) for name, each in policy.inputs.items()}
     rows = [(each["path"], obs[name][0].tolist()) for name, each in policy.inputs.items()]
     body = json.dumps({"obs": nested(rows), "session": "a"})
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -270,7 +277,10 @@ def measure(server: Server, requests: int) -> dict[str, float]:
 
     def request() -> None:
         connection.request("POST", "/act", body)
-        connection.getresponse().read()
+        response = connection.getresponse()
+        answer = response.read()
+        if response.status != 200:
+            raise SystemExit(f"the timed request was refused: {answer.decode()}")
 
     found: dict[str, float] = {}
     for name, call in (("model", lambda: policy.act(obs, policy.initial)), ("http", request)):

@@ -222,8 +222,7 @@ def test_parts_that_hold_text_only_may_be_nested(tmp_path):
         assert ask(server, {"obs": row}) == (200, {"actions": int(agent.predict(row))})
 
 
-@pytest.mark.parametrize("sizes", [(3,), (2, 2)])
-def test_a_mask_without_a_valid_action_is_refused(tmp_path, sizes):
+def masked_agent(sizes: tuple[int, ...], folder: Path) -> Any:
     count = sum(sizes)
     observed = {"type": "Dict", "subspaces": {
         "action_mask": {"type": "MultiBinary", "dtype": "int8", "shape": [count]},
@@ -233,13 +232,30 @@ def test_a_mask_without_a_valid_action_is_refused(tmp_path, sizes):
     if len(sizes) > 1:
         actions = {"action_kind": "multi_discrete", "action_dim": 2, "action_shape": (2,), "action_starts": (0, 0)}
         actions["action_sizes"] = sizes
-    agent = exported_agent(EnvSpec((count + 1,), **actions, obs_space=observed, action_mask=0), tmp_path)
+    return exported_agent(EnvSpec((count + 1,), **actions, obs_space=observed, action_mask=0), folder)
+
+
+@pytest.mark.parametrize("sizes", [(3,), (2, 2)])
+def test_a_mask_without_a_valid_action_is_refused(tmp_path, sizes):
+    agent, count = masked_agent(sizes, tmp_path), sum(sizes)
     obs = {"obs": [0.5], "action_mask": [1] + [0] * (count - 2) + [1]}
     stuck = {"obs": [0.5], "action_mask": [0] * count if len(sizes) == 1 else [1, 0, 0, 0]}
     for server in served(tmp_path / "policy.onnx"):
         assert ask(server, {"obs": obs}) == (200, {"actions": agent.predict(obs).tolist()})
         fault = {"error": "obs/action_mask has no valid action; it must have a 1 for each choice"}
         assert ask(server, {"obs": stuck}) == (400, fault)
+
+
+def test_the_request_that_is_timed_is_valid(tmp_path):
+    masked_agent((3,), tmp_path)
+    command = [sys.executable, str(ROOT / "examples" / "serve_policy.py"), str(tmp_path / "policy.onnx")]
+    timed = subprocess.run(
+        [*command, "--port", "0", "--time", "3"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (timed.returncode, timed.stderr) == (0, "")
+    assert json.loads(timed.stdout).keys() == {
+        f"{name}_ms_{part}" for name in ("model", "http") for part in ("median", "p99")
+    }
 
 
 def test_columns_of_a_table_are_taken_by_name_and_actions_have_names(tmp_path):
