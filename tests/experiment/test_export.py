@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from rl_training import BC
 from rl_training.algorithms import Learner
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.data import save_transition_dataset
@@ -135,6 +136,22 @@ def test_a_dataset_of_the_run_with_other_observations_is_refused(new_agent, tmp_
     message = r"has observations of shape \(3,\), but the agent was trained on \(4,\); compare .* with --data DATASET"
     with pytest.raises(ValueError, match=message):
         export_agent(new_agent("bc", spec, hidden_sizes=[8]), tmp_path / "policy.pt2", observations=50)
+
+
+def test_a_dataset_of_the_run_with_other_categories_is_refused(tmp_path):
+    file = tmp_path / "log.csv"
+    before = "episode,site,action,reward,done\n0,north,0,1,0\n0,south,1,0,0\n0,south,0,1,1\n"
+    file.write_text(before)
+    values = {"algo": "bc", "dataset": str(file), "dataset_columns": {"obs": "site", "actions": "action"},
+              "table": {"categories": ["site"]}, "output_dir": str(tmp_path / "run"), "total_timesteps": 2,
+              "algo_kwargs": {"hidden_sizes": [4], "batch_size": 2}}  # fmt: skip
+    BC(values).learn()
+    agent = load_agent(tmp_path / "run")
+    assert export_agent(agent, tmp_path / "policy.pt2").parity.source == "the dataset of the run"
+    file.write_text(before.replace("north", "west"))
+    message = r"has the observation 'site=south' where the agent was trained on 'site=north'; compare .* --data DATASET"
+    with pytest.raises(ValueError, match=message):
+        export_agent(agent, tmp_path / "again.pt2")
 
 
 def fixed(outputs):

@@ -73,7 +73,12 @@ def _dataset_of_run(agent: Agent) -> TransitionDataset:
         dataset = load_dataset(agent.config)[0]
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}; {other}") from error
-    if dataset.spec.obs_shape != agent.spec.obs_shape:
-        shapes = f"observations of shape {dataset.spec.obs_shape}, but the agent was trained on {agent.spec.obs_shape}"
+    found, known = dataset.spec, agent.spec
+    if found.obs_shape != known.obs_shape:
+        shapes = f"observations of shape {found.obs_shape}, but the agent was trained on {known.obs_shape}"
         raise ValueError(f"the dataset of the run has {shapes}; {other}")
+    for name, before in zip(found.obs_names or (), known.obs_names or (), strict=False):
+        if name != before:  # also other values of a category, such as site=west instead of site=north
+            places = f"the observation {name!r} where the agent was trained on {before!r}"
+            raise ValueError(f"the dataset of the run has {places}; {other}")
     return dataset
