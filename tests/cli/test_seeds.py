@@ -102,7 +102,9 @@ def test_without_an_output_the_directory_is_named_after_the_seeds(cli, tmp_path,
 
 def test_the_introduction_names_the_seeds_and_the_updates_of_each(cli, tmp_path):
     result = cli(*CLONING, "--set", "eval_interval=0", "--seeds", "0,2", "--output", tmp_path / "both")
-    assert re.search(r"seeds 0, 2, \d+ updates each\n", result.stderr)
+    assert re.search(r"1 thread, seeds 0, 2, \d+ updates each\n", result.stderr)
+    result = cli(*CLONING, "--set", "eval_interval=0", "--seeds", "0,2-3", "--output", tmp_path / "both")
+    assert re.search(r"1 thread, 1 of seeds 0, 2, 3, \d+ updates each\n", result.stderr)
 
 
 def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):

@@ -12,6 +12,7 @@ from rl_training.experiment.config.dataset_config import DatasetRecipe
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
+from rl_training.experiment.seeds.sweep import as_population
 from rl_training.messages import many
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
@@ -35,7 +36,9 @@ class Introduction(Callback):
         words = [f"{config.algo} {source}", str(state.updater.device), many(torch.get_num_threads(), "thread")]
         workers = getattr(getattr(getattr(state.lane, "actor", None), "pool", None), "workers", 0)
         words += [many(workers, "environment worker")] if workers else []
-        words.append(f"seed{'s' * several} {', '.join(map(str, self.seeds))}")
+        together = state.updater.members  # finished seeds, and those that train later, are not among them
+        part = f"{together} of " if several and as_population(config) and together < len(self.seeds) else ""
+        words.append(f"{part}seed{'s' * several} {', '.join(map(str, self.seeds))}")
         words.append((length(config, total) if offline else many(total, "step")) + " each" * several)
         words += [f"resumed at {state.global_step:,}"] if state.global_step else []
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
