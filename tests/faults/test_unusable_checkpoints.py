@@ -226,7 +226,7 @@ def test_new_seeds_train_after_the_stopped_ones_whose_resume_is_exact(
     capfd.readouterr()
     results = train_seeds(seeds(BC, path, count=3))
     assert [(result.status, result.trained) for result in results] == [("finished", True)] * 3
-    assert capfd.readouterr().err == "seeds 0, 1 continue first, as they began; then seed 2 start\n"
+    assert capfd.readouterr().err == "first continues seeds 0, 1, then starts seed 2\n"
     assert weights(path) == weights(whole)
 
 

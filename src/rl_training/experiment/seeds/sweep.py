@@ -100,7 +100,7 @@ def train_in_populations(
     new = [config for config in configs if config.seed not in began]
     if stopped and new:
         first, second = (seeds_text([config.seed for config in group]) for group in (stopped, new))
-        print_warning(f"{first} continue first, as they began; then {second} start")
+        print_warning(f"first continues {first}, then starts {second}")
     results: dict[int, TrainResult] = {}
     for group in filter(None, (stopped, new)):
         if any(result.status in UNFINISHED for result in results.values()):
