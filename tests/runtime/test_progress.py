@@ -34,6 +34,10 @@ def test_a_last_rollout_beyond_the_total_leaves_no_time():
     assert shown(1_001_472, start=900_000).endswith("about 0 s left\n")
 
 
+def test_before_the_first_step_the_time_left_is_unknown():
+    assert shown(0) == "step 0 of 1,000,000  0/s  return 1559  evaluation 1781\n"
+
+
 @pytest.mark.parametrize(("step", "left"), [(50_000, "3 min"), (5_000, "33 min"), (1_000, "2.8 h")])
 def test_longer_times_are_minutes_and_hours(step, left):
     assert shown(step).endswith(f"about {left} left\n")

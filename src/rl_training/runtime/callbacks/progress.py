@@ -64,7 +64,8 @@ class ShowProgress(Callback):
         if self._bar:
             self._bar.update(self._task, completed=state.global_step, description=self.line(state))
         else:
-            self.console.print(f"{self.line(state)}  {self.left(state)}", highlight=False, soft_wrap=True)
+            line = "  ".join(filter(None, (self.line(state), self.left(state))))
+            self.console.print(line, highlight=False, soft_wrap=True)
         if now - self._marks[-1][0] >= max(MARK_SECONDS, (now - self._start) / MARKS):
             self._marks.append((now, state.global_step))
 
@@ -93,8 +94,10 @@ class ShowProgress(Callback):
         return (state.global_step - step) / max(now - then, 1e-9)
 
     def left(self, state: HasProgress) -> str:
+        """The time left; empty before the first step."""
         steps = max(state.total_timesteps - state.global_step, 0)  # the last collection may go beyond the total
-        return f"about {duration(round(steps / max(self.rate(state), 1e-9)))} left"
+        rate = self.rate(state)
+        return f"about {duration(round(steps / rate))} left" if rate else ""
 
     def line(self, state: HasProgress) -> str:
         fields = [f"step {state.global_step:,} of {state.total_timesteps:,}", f"{self.rate(state):,.0f}/s"]
