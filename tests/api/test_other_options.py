@@ -195,7 +195,7 @@ def test_an_offline_agent_continues_with_its_data_and_other_options(tmp_path, mo
     agent = IQL.load("old", actor_learning_rate=1e-4).learn(total_timesteps=4)  # forms a group of its own
     assert sorted(rates(agent)) == [1e-4, 3e-4]
     for other in ({"dataset": {**data, "rows": 65}}, {"rewards": {"scale": 2.0}}):
-        with pytest.raises(ConfigError, match=r"the dataset or its rewards have changed since .*old/checkpoints/"):
+        with pytest.raises(ConfigError, match=r"the dataset or its rewards differ from those of .*old/checkpoints/"):
             IQL.load("old", **other).learn(total_timesteps=4)
 
 

@@ -110,7 +110,9 @@ def test_a_run_of_a_version_that_read_the_file_differently_is_refused(tmp_path, 
         other.setattr("rl_training.experiment.datasets.load_transition_dataset", load)
         other.setattr("rl_training.experiment.training_run.versions", lambda: {"rl-training": "0.0.9"})
         run_training(parse_config(values))
-    with pytest.raises(ConfigError, match=r"changed since .*, or the version .* wrote it \(0\.0\.9\) reads the file"):
+    with pytest.raises(
+        ConfigError, match=r"differ from those of .*, or the version .* wrote it \(0\.0\.9\) reads the file"
+    ):
         resume_run(tmp_path / "run", steps=8)
 
 
@@ -121,7 +123,7 @@ def test_a_run_on_other_data_is_not_verified(tmp_path):
     run_training(parse_config(values))
     assert verify_run(tmp_path / "run").identical
     write(tmp_path / "a.npz", [1.0, 2.5])
-    with pytest.raises(ConfigError, match=r"the dataset or its rewards have changed since .*run was written"):
+    with pytest.raises(ConfigError, match=r"the dataset or its rewards differ from those of .*run, or the version"):
         verify_run(tmp_path / "run")
 
 

@@ -107,7 +107,7 @@ def test_a_dataset_that_has_changed_is_refused_on_resume(tmp_path):
     file = logged(100, tmp_path / "logs.npz")
     run(BC, tmp_path, env_id=None, dataset=file)
     logged(90, tmp_path / "logs.npz")
-    with pytest.raises(ConfigError, match=r"the dataset or its rewards have changed since .*run/checkpoints/step_"):
+    with pytest.raises(ConfigError, match=r"the dataset or its rewards differ from those of .*run/checkpoints/step_"):
         resume_run(tmp_path / "run", steps=40)
 
 

@@ -70,9 +70,9 @@ def require_same_data(fingerprint: str | None, record: Mapping[str, Any], path: 
         return
     version = record.get("versions", {}).get("rl-training")
     raise ConfigError(
-        f"the dataset or its rewards have changed since {path} was written, or the version of rl-training that wrote "
-        f"it{f' ({version})' if version else ''} reads the file differently; restore them, use that version, or train "
-        "a new agent"
+        f"the dataset or its rewards differ from those of {path}, or the version of rl-training that wrote it"
+        f"{f' ({version})' if version else ''} reads the file differently; restore them, use that version, or train a "
+        "new agent"
     )
 
 
