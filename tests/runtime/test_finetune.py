@@ -13,7 +13,9 @@ import torch
 from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.envs.pools.pool import EnvPool
+from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.machine import choose
 from rl_training.experiment.run import run_training
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.lanes import Actor, FineTuneLane, FineTuning
@@ -96,6 +98,24 @@ def test_updates_come_first_and_never_run_past_the_offline_steps() -> None:
     tuned.collect(128)
     assert (tuned.due(), tuned.step) == (2, 5)
     assert (tuned.collect(128).num_env_steps, tuned.step, tuned.source) == (1, 6, tuned.mixed)
+
+
+def test_online_batches_hold_the_ratio_of_rows_from_the_dataset() -> None:
+    tuned = lane(dataset(), replay(), offline_steps=0, offline_ratio=0.25)
+    tuned.collect(1)
+    assert (tuned.source.sample(8)["obs"] == -1).sum() == 2
+
+
+def test_the_lane_is_built_with_the_batch_size_and_discount_of_the_options(tmp_path: Path) -> None:
+    options = {"batch_size": 32, "hidden_sizes": [8], "gamma": 0.5}
+    config = parse_config({
+        "algo": "cal_ql", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 10,
+        "online_steps": 10, "eval_interval": 0, "algo_kwargs": options, "output_dir": str(tmp_path),
+    })  # fmt: skip
+    state, (parts,) = assemble([config], choose(config), 20)
+    assert isinstance(state.lane, FineTuneLane)
+    assert (state.lane.batch_size, state.lane.gamma) == (32, 0.5)
+    parts.close()
 
 
 def test_updates_wait_for_a_batch_of_lived_rows() -> None:

@@ -85,6 +85,29 @@ def test_no_update_is_owed_before_there_are_rows_of_the_model():
             lane.collect(128)
 
 
+def test_a_collect_that_ends_after_learning_starts_makes_no_update_without_rows_of_the_model():
+    with lane_of(configured(collect_steps=30)) as lane:
+        lane.collect(128)
+        assert (lane.step, len(lane.imagined), lane.due()) == (30, 0, 0)
+        until(lane, 60)
+        assert len(lane.imagined)
+        assert lane.due() == 3
+
+
+def test_rollouts_take_random_numbers_from_the_generator_of_the_lane_alone():
+    with lane_of(configured()) as lane:
+        until(lane, 20)
+        generators, rows = (lane.generator, lane.real.source.generator), []  # of rollouts and of their first states
+        before = [each.get_state() for each in generators]
+        for seed in (0, 1):
+            for generator, state in zip(generators, before, strict=True):
+                generator.set_state(state)
+            torch.manual_seed(seed)  # of the default generator
+            lane.branch()
+            rows.append(lane.imagined.rows(lane.imagined.added - 12, lane.imagined.added))
+        assert all(column.equal(rows[1][name]) for name, column in rows[0].items())
+
+
 def test_rollouts_start_from_states_that_were_visited_and_go_on_from_where_they_are():
     with lane_of(configured()) as lane:
         until(lane, 21)
@@ -172,6 +195,14 @@ def test_mopo_fits_once_and_rolls_out_at_each_interval():
         assert lane.fitted_at == 0
         assert branched == [-1, -1, -1, 0, 10, 20, 30]
         assert lane.due() == 10
+
+
+def test_a_collect_stops_where_the_next_rollouts_begin():
+    with lane_of(configured("mopo")) as lane:
+        while lane.step == 0:
+            lane.collect(3)
+        lane.collect(128)
+        assert (lane.step, lane.due()) == (10, 7)
 
 
 def test_mopo_stores_rewards_less_a_penalty():

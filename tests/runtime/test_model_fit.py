@@ -89,6 +89,25 @@ def test_a_fit_ends_once_no_member_has_got_better_for_longer_than_patience():
     assert fit.epochs == 1 + 4  # the first pass is better than nothing, four are not
 
 
+def test_an_epoch_reads_every_row_and_a_last_part_of_a_batch_counts_as_one():
+    fit = new_fit(lived(100), batch_size=32)
+    fit.begin()
+    fit.epoch()
+    assert (fit.rows.count, fit.updater.updates) == (80, 3)  # 32 + 32 + 16
+
+
+def test_an_error_that_falls_by_less_than_a_hundredth_is_no_improvement():
+    fit = new_fit(lived(100))
+    fit.begin()
+    fit.dynamics.errors = lambda batch: torch.tensor([1.0, 1.0, 1.0, 1.0])  # type: ignore[method-assign]
+    assert fit._keep_improved()
+    fit.dynamics.errors = lambda batch: torch.tensor([0.995, 1.0, 1.1, 1.0])  # type: ignore[method-assign]
+    assert not fit._keep_improved()
+    fit.dynamics.errors = lambda batch: torch.tensor([0.995, 0.985, 1.1, 1.0])  # type: ignore[method-assign]
+    assert fit._keep_improved()
+    assert fit.least_errors.tolist() == pytest.approx([1, 0.985, 1, 1])
+
+
 def test_a_member_that_gets_worse_is_put_back_alone():
     fit = new_fit(lived(100))
     fit.begin()
