@@ -43,9 +43,11 @@ def test_a_weight_says_how_often_a_part_is_drawn_from_whatever_its_size(three_an
 
 
 def test_rows_of_a_part_are_drawn_equally_often(counted):
-    parts = [TransitionDataset.from_dict(counted([0, 1, 2, 3], dones=(3,))) for _ in range(2)]
-    rewards = mix_transition_datasets(parts, weights=[1, 3]).sample(40_000)["rewards"]
-    assert ((rewards.long().bincount(minlength=4) - 10_000).abs() < 500).all()
+    rows = ([0, 1, 2, 3], [4, 5], [6, 7, 8])
+    parts = [TransitionDataset.from_dict(counted(rewards, dones=(len(rewards) - 1,))) for rewards in rows]
+    counts = mix_transition_datasets(parts, weights=[1, 2, 1]).sample(48_000)["rewards"].long().bincount(minlength=9)
+    expected = torch.tensor([3_000] * 4 + [12_000] * 2 + [4_000] * 3)  # a quarter, a half and a quarter of the rows
+    assert ((counts - expected).abs() < 500).all()  # standard deviation 95 at most
 
 
 def test_weights_survive_transforms_and_moves(three_and_one):

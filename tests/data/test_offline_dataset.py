@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rl_training.data import TransitionDataset
-from rl_training.data.datasets.returns import BLOCK, returns_to_go
+from rl_training.data.datasets.returns import BLOCK, episode_returns, returns_to_go
 from rl_training.types import EnvSpec
 
 PENDULUM = EnvSpec((3,), "box", 1, action_shape=(1,), action_low=(-2.0,), action_high=(2.0,))
@@ -111,6 +111,11 @@ def test_episodes_end_at_deaths_at_time_limits_and_with_the_data(counted):
     dataset = TransitionDataset.from_dict(counted([1, 2, 3, 4, 5, 6], dones=(1,), truncated=(3,)))
     assert dataset.episode_offsets.tolist() == [0, 2, 4]
     assert dataset.episode_returns().tolist() == [3, 7, 11]
+
+
+def test_returns_are_summed_in_double_precision():
+    rewards = np.array([2**24, 1], np.float32)  # float32 has no number between 2**24 and 2**24 + 2
+    assert episode_returns(rewards, np.array([False, True])).tolist() == [2**24 + 1]
 
 
 def test_rewards_are_scaled_then_shifted_and_the_original_stays(counted):

@@ -53,9 +53,17 @@ def test_a_group_stays_on_one_side(episodes):
         train, test = episodes.split(0.4, by="group", column="patient", seed=seed)
         ours, theirs = ({*part.columns["patient"].tolist()} for part in (train, test))
         assert (len(ours), len(theirs), ours & theirs) == (3, 2, set())
+    splits = (episodes.split(0.4, by="group", column="patient", seed=seed).test for seed in range(5))
+    assert len({tuple(starts(test)) for test in splits}) > 1
 
 
-@pytest.mark.parametrize(("fraction", "expected"), [(0.01, 1), (0.25, 2), (0.99, 9)])
+def test_episodes_of_equal_time_are_in_recorded_order(counted):
+    columns = counted([1.0] * 100, dones=tuple(range(100))) | {"day": np.arange(100) % 2}
+    test = TransitionDataset.from_dict(columns).split(0.2, by="time", column="day").test
+    assert starts(test) == [10.0 * number for number in range(61, 100, 2)]  # the last 20 of those of day 1
+
+
+@pytest.mark.parametrize(("fraction", "expected"), [(0.01, 1), (0.25, 2), (0.26, 3), (0.99, 9)])
 def test_both_sides_have_an_episode(episodes, fraction, expected):
     assert len(episodes.split(fraction).test.episode_offsets) == expected
 
