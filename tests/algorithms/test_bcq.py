@@ -84,6 +84,8 @@ def test_exploration_is_uniform_over_all_actions():
     learner, generator = table(epsilon=0.5), torch.Generator().manual_seed(0)
     shares = torch.bincount(learner.act(torch.zeros(6000, 3), generator=generator).actions, minlength=3) / 6000
     torch.testing.assert_close(shares, torch.tensor([1 / 6, 4 / 6, 1 / 6]), atol=0.02, rtol=0)
+    deterministic = learner.act(torch.zeros(100, 3), deterministic=True, generator=generator).actions
+    assert deterministic.tolist() == [1] * 100
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.0])

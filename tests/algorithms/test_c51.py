@@ -92,6 +92,13 @@ def test_double_values_the_action_that_the_online_network_prefers():
     assert tabular(preferring, TARGET, double=True).loss_target(STEP).tolist() == [[0.5, 0.5, 0.0]]  # a certain 0
 
 
+def test_the_action_of_the_largest_mean_is_chosen():
+    learner = tabular([[0.125, 0.125, 0.75], [0.25, 0.5, 0.25]], TARGET)  # means 0.125 + 2 * 0.75 and 1
+    values = learner.model.q(STEP["obs"]).expected()
+    torch.testing.assert_close(values, torch.tensor([[1.625, 1.0]]))
+    assert learner.act(STEP["obs"], deterministic=True).actions.tolist() == [0]
+
+
 def test_the_loss_and_the_priority_are_the_divergence_of_the_action_taken():
     loss = tabular(ONLINE, TARGET).loss(STEP)
     divergence = 0.5 * math.log(0.5 / 0.5) + 0.5 * math.log(0.5 / 0.25)
@@ -101,6 +108,7 @@ def test_the_loss_and_the_priority_are_the_divergence_of_the_action_taken():
     assert loss.metrics["end_atoms_share"].item() == 0.5  # a target of 1.5 gives half to the last atom
 
 
-def test_a_range_upside_down_is_refused():
-    with pytest.raises(ValueError, match=r"v_min must be below v_max, got 1.0 and -1.0"):
-        C51Config(v_min=1.0, v_max=-1.0)
+@pytest.mark.parametrize("v_max", [-1.0, 1.0])
+def test_a_range_upside_down_or_without_width_is_refused(v_max):
+    with pytest.raises(ValueError, match=rf"v_min must be below v_max, got 1.0 and {v_max}"):
+        C51Config(v_min=1.0, v_max=v_max)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.algorithms import Dynamics, ModelBasedConfig, gaussian_nll
+from rl_training.algorithms import Dynamics, ModelBasedConfig, Updater, gaussian_nll
 from rl_training.algorithms.dynamics import RolloutSchedule, dynamics_targets, layer_decays
 
 SMALL: dict[str, Any] = {"model_members": 3, "model_elites": 2, "model_hidden_sizes": (8,)}
@@ -112,6 +112,34 @@ def test_the_predicted_change_is_added_to_the_observation(box):
     torch.testing.assert_close(seen.next_obs, torch.tensor([[1.5, 2.0, 2.0]]), atol=1e-4, rtol=0)
 
 
+def test_a_model_step_takes_random_numbers_from_its_generator_alone(box):
+    learner, steps = Dynamics.build(box, **SMALL), []
+    with torch.no_grad():
+        learner.model.layers()[-1].bias[:, 0, 3] = torch.tensor([1.0, 20.0, 300.0])  # so that members are told apart
+    for seed in (0, 1):
+        torch.manual_seed(seed)  # of the default generator
+        steps.append(learner.imagine(torch.zeros(50, 3), torch.zeros(50, 2), torch.Generator().manual_seed(5)))
+    assert steps[0].next_obs.equal(steps[1].next_obs)
+    assert steps[0].rewards.equal(steps[1].rewards)
+    assert steps[0].rewards.std() > 5
+
+
+def test_a_learned_termination_is_one_that_is_more_likely_than_not(box):
+    learner = Dynamics.build(box, **SMALL)
+    with torch.no_grad():
+        for layer in learner.model.layers():
+            layer.weight.zero_()
+        for logit, ended in ((-0.1, False), (0.1, True)):
+            learner.model.layers()[-1].bias[..., -1] = logit
+            assert learner.imagine(torch.zeros(5, 3), torch.zeros(5, 2)).ended.tolist() == [ended] * 5
+
+
+def test_the_model_learns_at_its_own_rate(box):
+    ((group, names),) = Updater([Dynamics.build(box, **SMALL, learning_rate=1e-5, model_learning_rate=2e-3)]).groups
+    assert group.learning_rate == 2e-3
+    assert "model.net.0.weight" in names
+
+
 def test_terminations_are_weighted_by_their_rarity(box, draw):
     learner, rows = Dynamics.build(box, **SMALL), draw(box, 4)
     with torch.no_grad():
@@ -152,7 +180,8 @@ def test_rollouts_grow_by_whole_steps_between_the_two_ends(step, length):
 
 
 def test_a_schedule_without_a_way_has_its_last_length():
-    assert RolloutSchedule(0, 0, 5, 5).at(0) == 5
+    assert RolloutSchedule(0, 0, 1, 5).at(0) == 5
+    assert RolloutSchedule(7, 7, 1, 5).at(6) == 1
 
 
 @pytest.mark.parametrize(

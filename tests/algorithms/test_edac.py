@@ -82,6 +82,12 @@ def test_every_critic_is_fitted_to_the_smallest_of_all_with_the_entropy_term(box
     torch.testing.assert_close(terms["diversity_loss"], 2 * diversity)
 
 
+def test_the_logged_std_is_that_of_the_critics_at_each_row(box, draw):
+    learner, rows = build(box), draw(box, 4)
+    q = learner.model.critic(rows["obs"], rows["actions"]).detach().numpy()
+    assert learner.critics(rows).metrics["q_std"].item() == pytest.approx(q.std(0, ddof=1).mean(), rel=1e-5)
+
+
 def test_without_eta_it_is_sac_n(box, draw, reached):
     learner, other, rows = build(box, eta=0.0), build(box), draw(box, 3)
     other.load_state_dict(learner.state_dict())
@@ -127,6 +133,7 @@ def test_networks_have_small_outputs_and_a_bounded_log_std(box):
         assert all((layer.bias == 0.1).all() for layer in linear[:-1])
         for parameter in (linear[-1].weight, linear[-1].bias):
             assert 0 < parameter.abs().max() <= bound
+        assert linear[-1].weight.min() < 0 < linear[-1].weight.max()
     with torch.no_grad():
         model.actor.net[-1].weight.zero_()
         model.actor.net[-1].bias.copy_(torch.tensor([0.0, 0.0, -9.0, 9.0]))

@@ -105,6 +105,14 @@ def test_both_sources_are_standardised_by_the_statistics_of_both(box):
     torch.testing.assert_close(loss.terms["gail_discriminator_loss"], by_hand[0])
 
 
+def test_standardised_observations_are_clipped_to_ten(box):
+    discriminator = GAILDiscriminator.build(box)
+    discriminator.model.net = torch.nn.Sequential(torch.nn.Linear(5, 1, bias=False))
+    discriminator.model.net[0].weight.data = torch.tensor([[1.0, 0.0, 0.0, 0.0, 0.0]])  # the first observation
+    obs = torch.tensor([-50.0, -9.0, 9.0, 50.0]).unsqueeze(1).expand(4, 3)  # of mean 0 and std 1 so far
+    assert discriminator.logits(obs, torch.zeros(4, 2)).tolist() == [-10, -9, 9, 10]
+
+
 def test_the_gradient_penalty_pulls_slopes_to_one(box):
     learner = GAILDiscriminator.build(box, hidden_sizes=(), gradient_penalty=10.0)
     learner.model.net[0].weight.data = torch.tensor([[2.0, 1.0, 2.0, 0.0, 0.0]])  # of slope 3 everywhere

@@ -81,8 +81,9 @@ def test_targets_have_as_many_fractions_as_predictions_and_the_choice_its_own(di
 
 def test_without_draws_actions_go_by_the_mean_at_even_fractions(discrete):
     learner, obs = small(discrete), torch.randn(9, 3)
-    even = learner.model.q(obs, midpoints(7)).quantile_hats.mean(-1)
-    assert torch.equal(learner.act(obs, deterministic=True).actions, even.argmax(-1))
+    even = learner.model.q(obs, midpoints(7)).quantile_hats
+    assert torch.equal(learner.evaluate(learner.model.q, obs, deterministic=True).quantile_hats, even)
+    assert torch.equal(learner.act(obs, deterministic=True).actions, even.mean(-1).argmax(-1))
 
 
 def test_with_double_the_online_network_chooses(discrete, draw):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from rl_training.algorithms import PPOAlgorithm, Updater
 from rl_training.algorithms.ppo import clipped_surrogate
@@ -135,6 +136,12 @@ def test_advantages_are_normalised_by_the_minibatch(discrete):
     assert learner.loss(rows).terms["policy_loss"].item() == pytest.approx(expected, abs=1e-6)
 
 
+def test_the_option_clip_range_is_that_of_the_loss(discrete):
+    for clip_range, clipped in ((0.1, 1), (0.3, 0)):
+        learner = PPOAlgorithm.build(discrete, clip_range=clip_range)
+        assert learner.loss(two_rows(learner, [1.2, 0.8])).metrics["clip_fraction"].item() == clipped
+
+
 def test_what_the_metrics_say_of_the_ratios(discrete):
     learner = PPOAlgorithm.build(discrete, clip_range=0.2)
     metrics = learner.loss(two_rows(learner, [1.5, 0.9])).metrics
@@ -159,6 +166,13 @@ def test_value_and_entropy_terms_carry_their_weights(discrete):
     torch.testing.assert_close(terms["value_loss"], 0.25 * (values - rows["returns"]).square().mean())
     entropy = torch.distributions.Categorical(logits=policy.logits).entropy().mean()
     torch.testing.assert_close(terms["entropy_loss"], -0.1 * entropy)
+    weights = [*learner.model.actor.parameters()]
+    pairs = zip(
+        torch.autograd.grad(terms["entropy_loss"], weights), torch.autograd.grad(-0.1 * entropy, weights), strict=True
+    )
+    for found, expected in pairs:
+        assert expected.abs().max() > 0
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -234,6 +248,20 @@ def test_the_loss_of_several_choices_compiles_whole(options):
     batch = flat(learner.prepare(rollout(learner)))
     compiled = torch.compile(learner.__call__, fullgraph=True, backend="eager")(batch)
     torch.testing.assert_close(compiled.total, learner.loss(batch).total)
+
+
+@pytest.mark.parametrize("spec", [EnvSpec((3,), "discrete", 2), EnvSpec((3, 10, 10), "discrete", 4, obs_dtype="uint8")])
+def test_weights_start_orthogonal_with_the_gains_of_the_authors(spec):
+    model = PPOAlgorithm.build(spec).model
+    layers = [layer for layer in model.modules() if isinstance(layer, (nn.Linear, nn.Conv2d))]
+    gains = {id(model.actor.net[-1]): 0.01, id(model.value[-1]): 1.0}  # sqrt(2) in hidden layers
+    for layer in layers:
+        weight = layer.weight.detach().flatten(1)
+        gram = weight @ weight.T if len(weight) <= weight.shape[1] else weight.T @ weight
+        gain = gains.get(id(layer), math.sqrt(2))
+        torch.testing.assert_close(gram, gain**2 * torch.eye(len(gram)), atol=1e-5 * gain**2, rtol=0)
+        assert layer.bias is not None
+        assert not layer.bias.any()
 
 
 def test_weights_can_start_as_torch_starts_them_with_another_deviation_and_activation(box):

@@ -42,14 +42,14 @@ def test_returns_by_hand_with_a_termination_and_a_truncation_inside_the_rollout(
     # Three environments of four steps: one runs on, one terminates and one is truncated at the second step.
     none, second = [0.0, 0.0, 0.0], ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
     batch = rollout([2.0, 4.0, 6.0, 8.0], [none, second[0], none, none], [none, second[1], none, none])
-    returns = linear_q(gamma=0.5, q_lambda=0.5).prepare(batch)["returns"]  # max_a Q(s', a) = s'
+    returns = linear_q(gamma=0.5, q_lambda=0.25).prepare(batch)["returns"]  # max_a Q(s', a) = s'
     last = 1 + 0.5 * 8  # 5: one step, because the rollout ends
-    third = 1 + 0.5 * (0.5 * 6 + 0.5 * last)  # 3.75
-    runs_on, terminated, truncated = 1 + 0.5 * (0.5 * 4 + 0.5 * third), 1.0, 1 + 0.5 * 4
-    first = [1 + 0.5 * (0.5 * 2 + 0.5 * later) for later in (runs_on, terminated, truncated)]
+    third = 1 + 0.5 * (0.75 * 6 + 0.25 * last)  # 3.875
+    runs_on, terminated, truncated = 1 + 0.5 * (0.75 * 4 + 0.25 * third), 1.0, 1 + 0.5 * 4
+    first = [1 + 0.5 * (0.75 * 2 + 0.25 * later) for later in (runs_on, terminated, truncated)]
     expected = [first, [runs_on, terminated, truncated], [third] * 3, [last] * 3]
     torch.testing.assert_close(returns, torch.tensor(expected))
-    assert first == [2.234375, 1.75, 2.25]
+    assert first == [2.123046875, 1.875, 2.125]
 
 
 def test_the_last_step_bootstraps_unless_it_terminates():

@@ -84,11 +84,13 @@ class Expanded(Critic):
 
 
 @pytest.mark.parametrize("critic", [Values, lambda: Expanded(3, 2, (8,))], ids=["own", "subclass"])
-def test_the_actor_maximises_the_first_value_of_critics_of_your_own(critic, box, draw):
+def test_the_actor_alone_maximises_the_first_value_of_critics_of_your_own(critic, box, draw, reached):
     learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
     learner.model.critic = critic()
     q1 = learner.model.critic(rows["obs"], learner.model.actor(rows["obs"]).mode())[0]
-    torch.testing.assert_close(learner.actor_loss(rows).total, -q1.mean())
+    loss = learner.actor_loss(rows).total
+    torch.testing.assert_close(loss, -q1.mean())
+    assert reached(loss, learner) == {"actor"}
 
 
 def test_each_term_trains_its_own_network_alone(box, draw, reached):

@@ -71,6 +71,25 @@ def test_the_actor_is_weighed_as_in_iql():
     assert xql_loss(seen, config).metrics["advantage_weight_mean"].item() == pytest.approx((math.exp(1.5) + 50) / 2)
 
 
+def test_the_learner_has_the_huber_loss_for_its_critics_and_the_gumbel_loss_for_its_value(box, draw):
+    learner, rows = XQLAlgorithm.build(box, hidden_sizes=(8,), gamma=0.9, loss_temperature=0.5), draw(box, 4)
+    with torch.no_grad():
+        for parameter in learner.target.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        next_value = learner.model.value(rows["next_obs"])
+        y = rows["rewards"] + 0.9 * (1 - rows["dones"]) * next_value
+        q = learner.model.critic(rows["obs"], rows["actions"])
+        z = (
+            torch.minimum(*learner.target["critic"](rows["obs"], rows["actions"])) - learner.model.value(rows["obs"])
+        ) / 0.5
+    assert (q - y).abs().max() < 20  # where the Huber loss is half of the square
+    critic = learner.critics(rows).terms["critic_loss"]
+    torch.testing.assert_close(critic, 0.5 * (q - y).square().mean(1).sum())
+    scale = max(math.exp(z.max().item()), 1 / math.e)
+    value = learner.policy(rows).terms["value_loss"]
+    torch.testing.assert_close(value, ((z.exp() - z - 1) / scale).mean())
+
+
 def test_each_term_trains_its_own_network_alone(box, draw, reached):
     learner = XQLAlgorithm.build(box, hidden_sizes=(8,))
     terms = learner.loss(draw(box, 4)).terms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -169,3 +170,18 @@ def test_lived_states_are_valued_by_what_was_paid_up_to_the_ends_of_episodes(use
             guess, slow = learner.model.critic(features[row, t]), learner.target["critic"](features[row, t]).mean()
             expected += (guess.loss(torch.tensor(value)) + guess.loss(slow)).item() / (3 * 5)
     assert found.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_dreams_go_on_from_a_truncated_state_and_end_at_a_terminal_one(used, windows, monkeypatch):
+    learner, batch = used(), windows(rows=1, steps=4)
+    dreams: list[ImaginedRollout] = []
+    batch |= {"is_last": torch.tensor([[0.0, 1.0, 0.0, 1.0]]), "dones": torch.tensor([[0.0, 0.0, 0.0, 1.0]])}
+    evaluate = learner.evaluate
+
+    def kept(*inputs: Any) -> ImaginedRollout:
+        dreams.append(evaluate(*inputs))
+        return dreams[-1]
+
+    monkeypatch.setattr(learner, "evaluate", kept)
+    learner.loss(batch)
+    assert dreams[0].weights[0].tolist() == [1, 1, 1, 0]  # the second state is cut by a time limit
