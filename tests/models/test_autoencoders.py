@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rl_training.models.autoencoders import Grid, ImageDecoder, ImageEncoder, StridedDecoder, Upsample2x
+from rl_training.models.normed import LayerFactory
 from rl_training.models.rssm import Latent
 
 
@@ -45,6 +46,13 @@ def test_strided_pictures_have_channels_that_double_and_come_back_in_their_size(
     assert encoder.grid.widths == widths
     assert encoder(torch.rand(2, *shape)).shape == (2, encoder.features)
     assert decoder(Latent(torch.randn(2, 16), torch.randn(2, 2, 3))).shape == (2, *shape)
+
+
+@pytest.mark.parametrize(("release", "fan"), [("2024", 32 * 2 * 2), ("2023", (32 + 64) / 2 * 4 * 4)])
+def test_weights_of_a_doubling_convolution_are_scaled_by_its_fan(release, fan):
+    # Each output has 2 x 2 inputs in each of 32 channels. The release of 2023 averages all inputs and outputs.
+    weight = LayerFactory(release).doubling_conv(32, 64).weight
+    assert weight.std().item() == pytest.approx(fan**-0.5, rel=0.02)
 
 
 def test_a_strided_decoder_begins_around_grey_and_finds_any_picture():

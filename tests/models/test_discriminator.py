@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from rl_training.models import MLPGAILDiscriminator
+from rl_training.models.actor_critic import UnitSpectralNorm
 
 
 def test_discrete_actions_are_seen_as_one_hot_vectors():
@@ -33,6 +34,11 @@ def test_spectral_norm_makes_the_largest_singular_value_one():
     weight.data, bias.data = torch.tensor([[2.0, 1.0, 2.0]]), torch.zeros(1)  # of length 3
     logits = network(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[0.0], [3.0]]))
     torch.testing.assert_close(logits, torch.tensor([2 / 3, 2.0]))
+
+
+def test_spectral_norm_divides_all_singular_values_by_the_largest():
+    weight = torch.diag(torch.tensor([3.0, 4.0, 2.0]))  # of Frobenius norm sqrt(29)
+    torch.testing.assert_close(UnitSpectralNorm()(weight), torch.diag(torch.tensor([0.75, 1.0, 0.5])))
 
 
 def test_spectral_norm_bounds_every_slope_by_one():

@@ -106,6 +106,16 @@ def test_states_ahead_follow_given_actions_and_decode_to_observations():
     assert torch.allclose(ahead.deter[:, 0], model.rssm.predict(start, torch.eye(3)[[0, 2]], None).deter)
 
 
+def test_states_ahead_are_samples_of_the_prior():
+    model, rows = DreamerModel(PIXELS, SMALL), 4000
+    start, action = Latent(torch.randn(1, 16), torch.zeros(1, 4, 4)), torch.eye(3)[[0]]
+    start = Latent(*(each.expand(rows, *each.shape[1:]) for each in start))
+    ahead = model.predict(start, torch.zeros(rows, 1).long())
+    logits = model.rssm.prior(model.rssm.predict(start, action.expand(rows, -1), None).deter)[0].view(4, 4)
+    expected = 0.99 * logits.softmax(-1) + 0.01 / 4  # with 1 % of a uniform distribution
+    assert torch.allclose(ahead.stoch[:, 0].mean(0), expected, atol=0.03)
+
+
 def test_reward_and_critic_share_the_kind_of_bins():
     for symlog_bins in (False, True):
         model = DreamerModel(EnvSpec((3,), "box", 2), SIZES["nano"], symlog_bins=symlog_bins)

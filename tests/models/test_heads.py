@@ -11,6 +11,7 @@ from torch import distributions
 from rl_training.models.heads import (
     BoundedMeanPolicy,
     Categorical,
+    DeterministicPolicy,
     Gaussian,
     MultiCategorical,
     MultiCategoricalPolicy,
@@ -152,11 +153,18 @@ def test_vmap_over_categoricals():
 
 def test_the_bounded_mean_policy_keeps_its_mean_in_the_box_and_shares_one_clamped_deviation():
     policy = BoundedMeanPolicy(3, 2, (8,))
+    assert policy.log_std.tolist() == [0, 0]
     with torch.no_grad():
         policy.log_std.copy_(torch.tensor([-9.0, 9.0]))
     seen = policy(100 * torch.randn(6, 3))
     assert seen.mean.abs().max() <= 1
     assert seen.log_std.tolist() == [[-5.0, 2.0]] * 6
+
+
+def test_the_deterministic_policy_is_bounded_by_tanh():
+    policy, obs = DeterministicPolicy(3, 2, (8,)), torch.randn(6, 3)
+    torch.testing.assert_close(policy(obs).mode(), policy.net(obs).tanh())
+    assert policy(1000 * obs).mode().abs().max() <= 1
 
 
 def test_the_squashed_policy_clamps_its_deviations():

@@ -21,6 +21,13 @@ def test_fit_takes_mean_and_deviation_and_keeps_constant_columns_finite():
     assert normalizer(torch.tensor([[3.0, 10.0]])).flatten().tolist() == pytest.approx([1 / 1.001, 0.0])
 
 
+def test_rows_merged_after_a_fit_count_as_much_as_each_row_of_it():
+    normalizer = Normalizer((1,))
+    normalizer.fit(torch.tensor([[0.0], [1.0], [2.0]]))
+    normalizer.merge(torch.tensor([[9.0]]))
+    assert (normalizer.count.item(), normalizer.mean.item()) == (4, 3)  # (0 + 1 + 2 + 9) / 4
+
+
 def test_chunks_merged_give_the_statistics_of_the_whole():
     rows = torch.randn(100, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 5.0, 0.1]) + 7
     normalizer = Normalizer((3,))

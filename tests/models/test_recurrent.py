@@ -138,7 +138,18 @@ def test_initial_weights_are_orthogonal_for_each_gate(layer):
     for copy in layer.weight:
         for gate in copy.split(SIZE, 1):
             torch.testing.assert_close(gate @ gate.mT, torch.eye(SIZE))
+    for gate in layer.inputs.weight.split(SIZE):
+        torch.testing.assert_close(gate.mT @ gate, torch.eye(INPUTS))
     assert (layer.inputs.bias == 0).all()
+
+
+@pytest.mark.parametrize("kind", [LSTM, GRU])
+def test_weights_start_uniform_within_one_over_the_root_of_the_size(kind):
+    layer = kind(8, 16)
+    for parameter in (layer.inputs.weight, layer.inputs.bias, layer.weight):
+        assert -0.25 <= parameter.min() < -0.2
+        assert 0.2 < parameter.max() <= 0.25
+    assert not isinstance(layer, GRU) or not layer.bias.any()
 
 
 def test_every_weight_is_trained(layer):
