@@ -9,6 +9,7 @@ import torch
 
 from rl_training.algorithms import DQNConfig, SACConfig, TD3Config
 from rl_training.envs.pools.pool import EnvPool
+from rl_training.models.replay_reward_scale import ReplayRewardScale, ReturnStatistics
 from rl_training.runtime.lanes import Actor
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.policies import RandomPolicy
@@ -88,3 +89,18 @@ def test_a_resumed_actor_goes_on_with_its_drift():
         actor.step(actor.choose())
     assert resumed.load_state_dict(actor.state_dict()) == []
     assert resumed.choose().actions.equal(actor.choose().actions)
+
+
+def test_noise_and_reward_sums_start_again_where_the_environments_do():
+    actor, resumed = (new_actor(0.0, ActionNoise(1.0, 0.1)) for _ in range(2))
+    for each in (actor, resumed):
+        scale = ReplayRewardScale()
+        each.returns = ReturnStatistics(scale.statistics(), scale.largest, 0.9)
+    actor.step(actor.choose())
+    state = actor.state_dict()
+    assert state["drift"].all()
+    assert state["returns"].all()
+    state["envs"]["envs"]["0"]["kind"] = "of another kind"
+    assert resumed.load_state_dict(state)  # the reasons why the environments were reset
+    assert not resumed.noise_value.any()
+    assert not resumed.return_sums.any()

@@ -98,6 +98,14 @@ def test_a_batch_has_as_many_rows_of_the_policy_as_of_the_expert():
     assert (batch["expert_obs"] == 0).all()
 
 
+def test_every_row_of_the_policy_and_of_the_expert_is_sampled():
+    rows = ImitationBatches({"obs": torch.arange(3.0).unsqueeze(1), "actions": torch.zeros(3)})
+    rows.policy = {"obs": torch.arange(5.0).unsqueeze(1), "actions": torch.zeros(5)}
+    batch = rows.sample(500)
+    assert batch["obs"].unique().tolist() == [0, 1, 2, 3, 4]
+    assert batch["expert_obs"].unique().tolist() == [0, 1, 2]
+
+
 def test_its_time_is_that_of_the_environments():
     lane, _ = new_lane()
     assert (lane.collect(1).num_env_steps, lane.step, lane.due()) == (16, 16, 10)

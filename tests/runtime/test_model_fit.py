@@ -8,7 +8,7 @@ import torch
 from rl_training.algorithms import Dynamics, Updater
 from rl_training.data import TransitionDataset
 from rl_training.data.replay.bootstrap import BootstrapSampler
-from rl_training.runtime.lanes.model_fit import ModelFit
+from rl_training.runtime.lanes.model_fit import ModelFit, full_precision
 from rl_training.runtime.state import DivergedError
 
 NOISE = 0.2  # of every step of the second number
@@ -119,6 +119,17 @@ def test_a_member_that_gets_worse_is_put_back_alone():
     fit._keep_improved()
     fit._end()
     assert weight[1].equal(best[1])
+
+
+def test_products_are_exact_in_a_fit_and_as_before_after_it():
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        with full_precision():
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_each_fit_counts_improvements_from_its_own_start():
