@@ -141,7 +141,7 @@ def test_doctor_passes_on_a_working_machine(cli, tmp_path, monkeypatch):
     result = cli("doctor")
     assert result.exit_code == 0, result.output
     assert [line.split()[0] for line in result.stdout.splitlines()[:5]] == [
-        "versions", "cuda", "threads", "environment", "runs",
+        "versions", "cuda", "threads", "env", "runs",
     ]  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 

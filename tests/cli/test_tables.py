@@ -253,16 +253,6 @@ def test_a_run_with_actions_from_1_resumes(tmp_path):
     assert (spec.action_dim, spec.action_start) == (3, 1)
 
 
-def test_a_run_from_before_actions_from_1_were_recognised_resumes(tmp_path, monkeypatch):
-    target = tmp_path / "run"
-    with monkeypatch.context() as before:
-        before.setattr("rl_training.data.readers.tables._count_from_0", lambda *_: 0)
-        run("train", "bc", "--dataset", TABLES / "one_based.csv", "--output", target, *SHORT)
-    run("resume", target, "--steps", "30")
-    spec = load_agent(target).spec
-    assert (spec.action_dim, spec.action_start) == (4, 0)
-
-
 def test_an_empty_list_of_values_is_refused(table):
     result = CliRunner().invoke(app, ["data", "check", str(table), "--categories", "site="])
     assert result.exit_code == 2
