@@ -152,7 +152,7 @@ def _set_scales(optimizer: Any, scales: Tensor) -> None:
     decay = 1 - rate * optimizer.group.weight_decay
     by_count = {count: (-rate / (1 - beta1**count), (1 - beta2**count) ** -0.5, decay) for count in set(counts)}
     if counts:
-        scales.numpy()[:] = [by_count[count] for count in counts]  # in a fifth of the time of a copied tensor
+        scales.numpy()[:] = [by_count[count] for count in counts]  # faster than to copy a tensor
 
 
 def _tensors_of(result: UpdateResult) -> list[Tensor]:
