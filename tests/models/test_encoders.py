@@ -42,6 +42,16 @@ def test_bytes_become_numbers_between_zero_and_one():
     torch.testing.assert_close(encoder(white), encoder.out(encoder.conv(torch.ones(1, 1, 36, 36))))
 
 
+def test_on_a_cpu_convolutions_read_images_whose_channels_are_innermost_in_memory():
+    encoder, images = NatureCNN((3, 36, 36)), torch.randint(256, (2, 3, 36, 36), dtype=torch.uint8)
+    read: list[torch.Tensor] = []
+    encoder.conv.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    features = encoder(images)
+    assert read[0].is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(read[0], images.float() / 255)
+    torch.testing.assert_close(features, encoder.out(encoder.conv(images.float() / 255)))
+
+
 @pytest.mark.parametrize(("dense", "features"), [(True, 128), (False, 16 * 8 * 8)])  # 10 -> 8
 def test_small_worlds_go_through_one_small_convolution(dense, features):
     encoder, width = encoder_for(spec((7, 10, 10), "uint8"), dense=dense)
