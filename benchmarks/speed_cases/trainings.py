@@ -124,7 +124,8 @@ def train_peer(match: SpeedMatch, name: str, seed: int, data: Path, python: Path
 
 
 def request(match: SpeedMatch, name: str, seed: int | str, data: str) -> dict[str, Any]:
-    source = {"env": match.env, "num_envs": match.num_envs} if match.env is not None else {"data": data}
+    simulator = {"env": match.env, "num_envs": match.num_envs, "images": match.images}
+    source = simulator if match.env is not None else {"data": data}
     lengths = {"steps": match.steps, "warm_up": match.warm_up, "seed": seed}
     return {"library": name, "algo": match.algo, **source, **lengths, "options": match.options}
 

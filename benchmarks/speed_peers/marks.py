@@ -1,7 +1,8 @@
 """Times of steps, and the answer of a peer's training. Each script here takes one JSON request and prints one answer.
 
 A request has the option names of rl_training: {"library": "sb3", "algo": "sac", "env": "Hopper-v5", "steps": 2500,
-"warm_up": 1000, "seed": 0, "num_envs": 1, "options": {"batch_size": 256, ...}}; offline, "data" in place of "env".
+"warm_up": 1000, "seed": 0, "num_envs": 1, "images": false, "options": {"batch_size": 256, ...}}; offline, "data" in
+place of "env".
 """
 
 from __future__ import annotations

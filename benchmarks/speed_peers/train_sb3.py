@@ -10,8 +10,9 @@ import gymnasium
 import numpy as np
 from marks import Marks, answer, request
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.vec_env import VecEnv, VecFrameStack
 
 NAMES = {
     "collect_steps": "train_freq", "updates_per_collect": "gradient_steps", "epsilon_end": "exploration_final_eps",
@@ -23,17 +24,29 @@ LIBRARIES = {"sb3": "stable_baselines3", "sbx": "sbx"}
 def main() -> None:
     asked = request()
     library = importlib.import_module(LIBRARIES[asked["library"]])
-    env = make_vec_env(asked["env"], asked["num_envs"], env_kwargs={"disable_env_checker": True})
+    env = (atari if asked["images"] else vectors)(asked["env"], asked["num_envs"])
     options = renamed(asked["options"], env.action_space)
+    if asked["images"]:
+        options.pop("policy_kwargs")  # by default, the networks of the papers
     if asked["library"] == "sb3":
         options["device"] = "cpu"
     elif asked["algo"] == "dqn":
         options.pop("max_grad_norm")  # its DQN does not clip
-    model = getattr(library, asked["algo"].upper())("MlpPolicy", env, seed=asked["seed"], **options)
+    policy = "CnnPolicy" if asked["images"] else "MlpPolicy"
+    model = getattr(library, asked["algo"].upper())(policy, env, seed=asked["seed"], **options)
     marks = Marks(asked["warm_up"])
     model.learn(asked["steps"], callback=callback(marks))
     marks.mark(model.num_timesteps)
     answer(marks, library, gymnasium, np, *backend(asked["library"]))
+
+
+def vectors(env_id: str, count: int) -> VecEnv:
+    return make_vec_env(env_id, count, env_kwargs={"disable_env_checker": True})
+
+
+def atari(env_id: str, count: int) -> VecEnv:
+    gymnasium.register_envs(importlib.import_module("ale_py"))
+    return VecFrameStack(make_atari_env(env_id, count), 4)
 
 
 def renamed(options: dict[str, Any], actions: gymnasium.Space[Any]) -> dict[str, Any]:
