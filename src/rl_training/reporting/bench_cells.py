@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rl_training.experiment.bench.commands import is_scored_as
 from rl_training.experiment.bench.plan import BenchPlan, Cell, read_plan
+from rl_training.experiment.bench.scores import is_scored_as
 from rl_training.experiment.config.train_config import load_config
 from rl_training.reporting.stored_runs import NO_ENV, flat
 

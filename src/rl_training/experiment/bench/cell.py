@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.agent import read_record
-from rl_training.experiment.bench.commands import evaluate_command, is_scored_as, scoring_command, shown
 from rl_training.experiment.bench.plan import BenchPlan, Cell
+from rl_training.experiment.bench.scores import evaluate_command, is_scored_as, scoring_command
 from rl_training.experiment.config.train_config import TrainConfig, parse_stored_config
 from rl_training.experiment.executors.base import LOG, OUTPUT, Command, Executor, last_error
 from rl_training.experiment.executors.job_log import JobLog
@@ -18,6 +18,7 @@ from rl_training.experiment.processes.runner import Job
 from rl_training.experiment.result import UNFINISHED
 from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, RunLockedError, locked_file
 from rl_training.experiment.trust import modules_of, warn_of_changed_source
+from rl_training.messages import command
 from rl_training.runtime.metrics_table import logged_rows
 
 STATES = ("waiting", "queued", "training", "evaluating", "done", "failed", "stopped")
@@ -89,8 +90,8 @@ class CellRun(Job):
             return
         self.keep_open = (*self.keep_open, lock)
         (self.folder / LOG).unlink(missing_ok=True)
-        command = self.cell.train_command(self.plan, str(self.folder))
-        self._launch("training", ["rl_training.cli", *command, "--json", "--quiet"])
+        words = self.cell.train_command(self.plan, str(self.folder))
+        self._launch("training", ["rl_training.cli", *words, "--json", "--quiet"])
 
     def poll(self, *, stopping: bool) -> None:
         assert self.process is not None
@@ -160,8 +161,8 @@ class CellRun(Job):
         return seconds_left(time.monotonic() - began, before, self.progress()) if self.state == "training" else None
 
     def _launch(self, state: str, arguments: list[str], folder: Path | None = None) -> None:
-        command = Command(self.cell.name, tuple(arguments), folder or self.folder, self.keep_open)
-        self.process = self.executor.submit(command)
+        submitted = Command(self.cell.name, tuple(arguments), folder or self.folder, self.keep_open)
+        self.process = self.executor.submit(submitted)
         self.state = state if self.process.started else "queued"
 
     def _finish(self, scores: list[dict[str, Any]]) -> None:
@@ -173,7 +174,7 @@ class CellRun(Job):
         commands = [self.cell.train_command(self.plan, "RUNS"), evaluate_command(self.plan)]
         self.result = {
             "cell": self.cell.name, "algo": self.cell.learner, "env": self.config.env_id, "dataset": self.cell.dataset,
-            "commands": [shown(words) for words in commands],
+            "commands": [command(*words) for words in commands],
             **{key: record.get(key) for key in ("versions", "hardware", "choices")},
             "config": None if config is None else config.model_dump(mode="json", exclude={"seed", "output_dir"}),
             "data": record.get("dataset"), "score": self.plan.score, "test": self.plan.test, **self._trained,
