@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rl_training.cli.tune import command
+from rl_training.cli.tune import repeated_command
 from rl_training.experiment.config.train_config import load_config, parse_config
 from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.experiment.run_directory import locked_file
@@ -132,7 +132,7 @@ def test_two_commands_do_not_run_the_same_study(finished, studies, monkeypatch):
 
 
 def test_the_command_is_a_comment_of_one_line():
-    written = command(["ppo"], {"--set": ["env_kwargs={a: 1,\n b: 2}"], "--no-prune": True, "--steps": None})
+    written = repeated_command(["ppo"], {"--set": ["env_kwargs={a: 1,\n b: 2}"], "--no-prune": True, "--steps": None})
     assert written == "rl-training tune ppo --set 'env_kwargs={a: 1,  b: 2}' --no-prune"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from rl_training.cli.data import require_directory
 from rl_training.cli.options import Json
 from rl_training.cli.output import print_json
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
-from rl_training.messages import many
+from rl_training.messages import command, many
 
 if TYPE_CHECKING:
     from rl_training.reporting.report import Options, Written
@@ -51,8 +50,8 @@ def report(
     if not math.isfinite(media_mb):
         raise ValueError(f"--media-mb must be a number of megabytes, got {media_mb:g}")
     require_directory(out)
-    command = shlex.join(["rl-training", *sys.argv[1:]]) if sys.argv[1:2] == ["report"] else ""
-    options = Options(by or (), title, every, round(media_mb * 1e6), command)
+    typed = command(*sys.argv[1:]) if sys.argv[1:2] == ["report"] else ""
+    options = Options(by or (), title, every, round(media_mb * 1e6), typed)
     written = write(paths, out, options, as_json)
     if every is not None:
         repeat(paths, out, options, written, as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from rl_training.cli.options import LIST, Json, Trust, number
 from rl_training.cli.output import stdout_for_results
 from rl_training.cli.train import Dataset, Env, Overrides, Steps, Target, merge_config
 from rl_training.experiment.executors.base import ExecutorOptions
-from rl_training.messages import many
+from rl_training.messages import command, many
 
 if TYPE_CHECKING:
     from rl_training.experiment.config.train_config import TrainConfig
@@ -88,7 +87,7 @@ def tune(
         plan = parse_plan({**what, **how})
         output = output or default_output(plan.train_config())
         words = [target, *([env] if env else [])]
-        study = Tuning(plan, output, trials, command(words, {**typed, "--output": str(output)}))
+        study = Tuning(plan, output, trials, repeated_command(words, {**typed, "--output": str(output)}))
         options = trial_options(replace(executor, jobs=jobs), plan)
         study.run(lambda: open_executor(options), final, watching_trials, watching_cells)
     finish(study, as_json=as_json)
@@ -161,10 +160,10 @@ def default_output(config: TrainConfig) -> Path:
     return run.with_name(f"tune-{run.name.removesuffix(f'-s{config.seed}')}")
 
 
-def command(words: Sequence[str], options: dict[str, Any]) -> str:
+def repeated_command(words: Sequence[str], options: dict[str, Any]) -> str:
     """The command as it can be typed again."""
     flags: list[str] = []
     for name, value in options.items():
         each = value if isinstance(value, list) else [] if value in (None, False) else [value]
         flags += [word for one in each for word in ([name] if one is True else [name, str(one)])]
-    return shlex.join(["rl-training", "tune", *words, *flags]).replace("\n", " ")  # it becomes a comment of one line
+    return command("tune", *words, *flags).replace("\n", " ")  # it becomes a comment of one line

@@ -13,7 +13,7 @@ from zipfile import BadZipFile, ZipFile
 
 from rl_training.data.datasets.checks import inspect_source
 from rl_training.data.datasets.report import DatasetReport
-from rl_training.messages import OPE_CAUTION
+from rl_training.messages import OPE_CAUTION, command
 from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, ReportGroup, finite
 from rl_training.reporting.report.texts import bytes_text, interval_text, number_text, short_text
 from rl_training.reporting.stored_runs import StoredRun
@@ -67,13 +67,13 @@ def _sources(dataset: Any) -> Iterator[str]:
 
 
 def _checked(source: str, run: StoredRun, groups: list[ReportGroup]) -> dict[str, Any]:
-    command = "" if source.startswith("{") else shlex.join(["rl-training", "data", "check", source])
+    check = "" if source.startswith("{") else command("data", "check", source)
     try:
         report, reason = _check(source, run)
     except (*MALFORMED, ImportError) as error:
         report, reason = None, short_text(str(error))
     users = [(group.number, group.name) for group in groups]
-    return {"source": source, "users": users, "command": command, "report": report, "reason": reason}
+    return {"source": source, "users": users, "command": check, "report": report, "reason": reason}
 
 
 def _check(source: str, run: StoredRun) -> tuple[DatasetReport | None, str]:
@@ -146,7 +146,7 @@ def estimates(gathered: Gathered) -> Estimates:
     return Estimates(
         rows,
         f"{OPE_CAUTION[:1].upper()}{OPE_CAUTION[1:]}.",
-        [command for run in missing if run for command in _command(run)],
+        [each for run in missing if run for each in _command(run)],
     )
 
 
@@ -189,5 +189,5 @@ def _command(run: StoredRun) -> list[str]:
     source = run.config.get("dataset")
     if not isinstance(source, str):
         return []
-    words = shlex.join(["rl-training", "evaluate", str(run.path), "--ope", source, "--json"])
-    return [f"{words} > {shlex.quote(str(run.path / 'ope.json'))}"]
+    estimate = command("evaluate", run.path, "--ope", source, "--json")
+    return [f"{estimate} > {shlex.quote(str(run.path / 'ope.json'))}"]

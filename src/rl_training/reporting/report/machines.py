@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from rl_training.messages import seed_ranges
+from rl_training.messages import command, seed_ranges
 from rl_training.reporting.report.groups import Gathered, Member, ReportGroup, finite
 from rl_training.reporting.report.texts import duration_text, number_text, short_text
 
@@ -107,8 +106,8 @@ def group_commands(group: ReportGroup) -> tuple[list[str], str]:
     if (run := group.first_run) is None:
         return [], "not recorded"
     seeds = seed_ranges([member.seed for member in group.members]).replace(" ", "")
-    again = ["train", str(run.path / "config.yaml"), "--seeds", seeds, "--output", "NEW_FOLDER"]
-    return [shlex.join(["rl-training", *again])], "trained from Python; from its config:"
+    again = ["train", run.path / "config.yaml", "--seeds", seeds, "--output", "NEW_FOLDER"]
+    return [command(*again)], "trained from Python; from its config:"
 
 
 def _typed(group: ReportGroup) -> Iterator[str]:
@@ -116,7 +115,7 @@ def _typed(group: ReportGroup) -> Iterator[str]:
     for member in group.members:
         words = [] if member.run is None else member.run.record.get("argv") or []
         if isinstance(words, list) and words and Path(str(words[0])).name in PROGRAMS and len(words) > 1:
-            yield short_text(shlex.join(["rl-training", *map(str, words[1:])]), 2000)
+            yield short_text(command(*words[1:]), 2000)
 
 
 def problems(gathered: Gathered) -> list[tuple[int, str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from rl_training import __version__
 from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.files import write_atomically
-from rl_training.messages import many
+from rl_training.messages import command, many
 from rl_training.reporting.report import configs, data, machines, media, scores, scripts, summary
 from rl_training.reporting.report.curves import KINDS, curve_data
 from rl_training.reporting.report.gathering import gather
@@ -57,7 +56,7 @@ def write_report(paths: Sequence[str | Path], out: Path, options: Options | None
     names = [str(path) for path in paths]
     gathered = gather(names, options.by)
     if not options.command:
-        options = options._replace(command=shlex.join(["rl-training", "report", *names, "--out", str(out)]))
+        options = options._replace(command=command("report", *names, "--out", out))
     page = render(gathered, out, options)
     stamp = hashlib.sha256(page.encode(errors="replace")).hexdigest()[:16]
     now = f"{datetime.now(timezone.utc):%d %b %Y, %H:%M:%S} UTC"
