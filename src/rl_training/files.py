@@ -1,13 +1,14 @@
-"""Writes files and directories so that a crash leaves either the old contents or the new."""
+"""Writes files and directories so that a crash leaves either the old contents or the new, and reads JSON files."""
 
 import errno
+import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 TEMPORARY = ".tmp-"  # start of the names of files and directories that are not complete
 
@@ -37,6 +38,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with complete_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if the file is missing or damaged."""
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return {}
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Loads a trained agent from a checkpoint: policy, spaces and config."""
 
-import json
 from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
@@ -31,6 +30,7 @@ from rl_training.experiment.trust import (
     trusted_names,
     warn_of_changed_source,
 )
+from rl_training.files import read_json
 from rl_training.messages import Warn, command, first_few, print_warning
 from rl_training.runtime.checkpoints.format import MANIFEST, STATE, UnreadableCheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
@@ -216,11 +216,7 @@ def with_environment(agent: Agent, given: Given, *, own: bool = False) -> Agent:
 
 
 def read_record(run: Path) -> dict[str, Any]:
-    """Returns run.json, or an empty dict if it is missing or damaged."""
-    try:
-        return dict(json.loads((run / "run.json").read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return {}
+    return read_json(run / "run.json")
 
 
 def find_checkpoint(path: Path, *, best: bool = False, warn: Warn = print_warning) -> Checkpoint:

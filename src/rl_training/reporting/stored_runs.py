@@ -12,6 +12,7 @@ from typing import Any
 
 from rl_training.experiment.config.train_config import load_config
 from rl_training.experiment.result import UNFINISHED, is_run
+from rl_training.files import read_json
 
 PLAN = "bench.yaml"
 NO_ENV = "data"  # in place of the environment of runs that have none
@@ -114,14 +115,8 @@ def _by_number(name: str) -> tuple[str, int]:
 def read_run(path: Path) -> StoredRun:
     """Reads a run directory; raises ValueError or OSError if its config cannot be read."""
     config = load_config(str(path / "config.yaml"))
-    return StoredRun(path, config, _json(path / "run.json"), _json(path / "result.json"), _rows(path / "metrics.jsonl"))
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(file.read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return {}
+    record, result = (read_json(path / name) for name in ("run.json", "result.json"))
+    return StoredRun(path, config, record, result, _rows(path / "metrics.jsonl"))
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:

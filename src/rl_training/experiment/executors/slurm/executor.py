@@ -25,7 +25,6 @@ from rl_training.experiment.executors.slurm.job import (
     OUTCOME,
     STOPPED,
     SUBMITTED,
-    read_json,
     run_command,
     runs_of,
     saved_files,
@@ -40,7 +39,7 @@ from rl_training.experiment.executors.slurm.queue import (
     request_stop,
 )
 from rl_training.experiment.executors.slurm.settings import read_settings
-from rl_training.files import write_atomically
+from rl_training.files import read_json, write_atomically
 from rl_training.messages import print_warning
 
 QUERY_SECONDS = (2.0, 20.0)  # between two questions to Slurm: soon after a submission, and later
@@ -231,7 +230,7 @@ class SlurmExecutor(Executor):
     def _attach(self, handles: Sequence[SlurmHandle]) -> list[SlurmHandle]:
         """Returns the handles without a job in the queue, or one that has ended while this command started."""
         records = {each: read_json(each.command.folder / SUBMITTED) for each in handles if each.lost == 0}
-        places = {each: Place(**record) for each, record in records.items() if record is not None}
+        places = {each: Place(**record) for each, record in records.items() if record}
         try:
             listed = listed_jobs({place.submission for place in places.values()})
         except SlurmError as error:
@@ -268,7 +267,7 @@ class SlurmExecutor(Executor):
 def _outcome(command: Command, place: Place | None) -> dict[str, Any] | None:
     """How the job in this place has ended, as it has recorded it; None if it runs or was killed."""
     outcome = read_json(command.folder / OUTCOME)
-    return None if outcome is None or place is None or outcome["submission"] != place.submission else outcome
+    return None if place is None or outcome.get("submission") != place.submission else outcome
 
 
 def _record(command: Command, place: Place) -> None:

@@ -7,11 +7,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rl_training.experiment.executors.base import LOG, Command
 from rl_training.experiment.executors.local import LocalExecutor
-from rl_training.files import write_atomically
+from rl_training.files import read_json, write_atomically
 
 SUBMITTED, ATTEMPT, OUTCOME = ".submitted.json", ".attempt.json", ".outcome.json"  # in the folder of the command
 TIME_LIMIT = signal.SIGUSR2  # sent by Slurm some time before the limit
@@ -62,7 +62,7 @@ def _idle_attempts(folder: Path) -> int:
     """Counts the attempts before this one that have saved nothing new, and records this one."""
     (folder / OUTCOME).unlink(missing_ok=True)
     last, now = read_json(folder / ATTEMPT), saved_files(folder)
-    idle = last["idle"] + 1 if last is not None and last["saved"] == now else 0
+    idle = last["idle"] + 1 if last.get("saved") == now else 0
     write_atomically(folder / ATTEMPT, json.dumps({"saved": now, "idle": idle}))
     return idle
 
@@ -77,13 +77,6 @@ def saved_files(folder: Path) -> list[str]:
     top = runs_of(folder)
     found = [*top.glob("**/checkpoints/*"), *top.glob("**/result.json")]
     return sorted(str(path.relative_to(top)) for path in found if not path.name.startswith("."))
-
-
-def read_json(file: Path) -> dict[str, Any] | None:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
 
 
 def _requeue() -> bool:
