@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rl_training.cli.app import app
-from rl_training.experiment.config.overrides import MAY_CHANGE
+from rl_training.experiment.config.differences import MAY_CHANGE
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs

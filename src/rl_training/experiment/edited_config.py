@@ -6,9 +6,8 @@ from typing import Any
 
 from rl_training.envs.creation.fingerprints import FIXED, OTHER, changes
 from rl_training.experiment.agent import read_record
-from rl_training.experiment.config.differences import config_differences
+from rl_training.experiment.config.differences import MAY_CHANGE, Differences, config_differences
 from rl_training.experiment.config.messages import ConfigError, shown
-from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run_directory import ELSEWHERE, RunDirectory
 from rl_training.experiment.trust import warn_of_changed_source
@@ -65,7 +64,7 @@ def _may_change(key: str, old: Any, new: Any) -> bool:
     return moved or key in MAY_CHANGE
 
 
-def _named(changed: dict[str, tuple[Any, Any]]) -> str:
+def _named(changed: Differences) -> str:
     return ", ".join(f"{key} was {shown(old)} and is now {shown(new)}" for key, (old, new) in changed.items())
 
 

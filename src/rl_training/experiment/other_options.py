@@ -7,9 +7,8 @@ from torch import Tensor
 from rl_training import streams
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.updater import Updater
-from rl_training.experiment.config.differences import config_differences
+from rl_training.experiment.config.differences import MAY_CHANGE, config_differences
 from rl_training.experiment.config.messages import ConfigError, shown
-from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.experiment.config.registry import build_learner
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.datasets import check_phases

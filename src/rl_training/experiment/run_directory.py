@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.agent import CHECKPOINTS
-from rl_training.experiment.config.differences import config_differences
+from rl_training.experiment.config.differences import config_differences, named_differences
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import (
     TrainConfig,
@@ -166,9 +166,8 @@ class RunDirectory:
             is_longer = list(changed) == ["total_timesteps"] and after > before
             resume = f"`{command('resume', self.path, '--steps', after)}`"
             hint = f", extend it with {resume} (resume_training in Python)" if is_longer else ""
-            named = "; ".join(f"{key}: {old!r} there, {new!r} here" for key, (old, new) in changed.items())
             raise ConfigError(
-                f"{self.path} holds a run with a different config ({named}). "
+                f"{self.path} holds a run with a different config ({named_differences(changed)}). "
                 f"Continue it with its own config{hint}, choose {ELSEWHERE}, or start over with {FRESH}."
             )
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rl_training.experiment.config.differences import EFFECTIVE, MAY_CHANGE
 from rl_training.experiment.config.messages import shown, similar_key
-from rl_training.experiment.config.overrides import EFFECTIVE, MAY_CHANGE
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.reporting.bench_cells import BenchCell
 from rl_training.reporting.stored_runs import NO_ENV, StoredRun, flat

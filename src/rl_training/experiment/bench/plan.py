@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
+from rl_training.experiment.config.differences import Differences
 from rl_training.experiment.config.fields import Count, CountOrZero, Location, Name
 from rl_training.experiment.config.messages import ConfigError, validated
 from rl_training.experiment.config.train_config import TrainConfig, apply_overrides, load_config, parse_config
@@ -171,6 +172,6 @@ def plan_yaml(plan: BenchPlan) -> str:
     return write_yaml(plan.model_dump(mode="json"))
 
 
-def plan_differences(a: BenchPlan, b: BenchPlan) -> dict[str, tuple[Any, Any]]:
+def plan_differences(a: BenchPlan, b: BenchPlan) -> Differences:
     first, second = a.model_dump(mode="json"), b.model_dump(mode="json")
     return {key: (first[key], second[key]) for key in first if first[key] != second[key]}

@@ -3,15 +3,19 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from rl_training.experiment.agent import CHECKPOINTS
 from rl_training.experiment.bench.cell import CellRun
 from rl_training.experiment.bench.held_out import require_test_data
 from rl_training.experiment.bench.plan import PLAN, SCORING, BenchPlan, plan_differences, plan_yaml, read_plan
-from rl_training.experiment.config.differences import config_differences
+from rl_training.experiment.config.differences import (
+    EFFECTIVE,
+    MAY_CHANGE,
+    Differences,
+    config_differences,
+    named_differences,
+)
 from rl_training.experiment.config.messages import ConfigError, similar_key
-from rl_training.experiment.config.overrides import EFFECTIVE, MAY_CHANGE
 from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.executors.job_log import WarnOnce
 from rl_training.experiment.executors.local import LocalExecutor
@@ -20,7 +24,6 @@ from rl_training.experiment.run_directory import LOCK_SECONDS, locked_file, make
 from rl_training.files import write_atomically
 from rl_training.messages import print_warning
 
-Differences = dict[str, tuple[Any, Any]]
 Watch = Callable[[Sequence[CellRun]], None]
 PLAN_SECONDS = 30
 FREE = {"seed", *MAY_CHANGE} - {*EFFECTIVE}  # keys of a config that may differ from those of the trained runs
@@ -101,7 +104,7 @@ class Bench:
                 )
             return {}
         changed = plan_differences(read_plan(self.directory), self.plan)
-        named = _named(changed)
+        named = named_differences(changed)
         if not changed.keys() <= {*SCORING} and any(self.directory.glob("*/seed_*")):
             raise ConfigError(
                 f"{self.directory} holds another bench ({named}). "
@@ -121,10 +124,6 @@ class Bench:
         return changed
 
 
-def _named(changed: Differences) -> str:
-    return "; ".join(f"{key}: {was!r} there, {now!r} here" for key, (was, now) in changed.items())
-
-
 def _require_same_config(cell: CellRun) -> None:
     """Raises ConfigError if the runs of a cell have another config: the plan only names its file, which may change."""
     stored = cell.stored_config()
@@ -134,4 +133,6 @@ def _require_same_config(cell: CellRun) -> None:
         return
     file = cell.cell.learner
     edited = f"Undo the edit of {file}, or choose" if Path(file).suffix in (".yaml", ".yml") else "Choose"
-    raise ConfigError(f"{cell.folder} was trained with another config ({_named(changed)}). {edited} another --output.")
+    raise ConfigError(
+        f"{cell.folder} was trained with another config ({named_differences(changed)}). {edited} another --output."
+    )

@@ -1,4 +1,4 @@
-"""Keys of a config that may change after a run has started, and overrides of `--set` that hold for one command."""
+"""Overrides of `--set` that hold for one command."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,15 +8,6 @@ from rl_training.experiment.config.train_config import TrainConfig, apply_overri
 
 ENVIRONMENT = ("env_kwargs", "env_wrappers")
 EVALUATION = (*ENVIRONMENT, *(name for name in TrainConfig.model_fields if name.startswith("eval_")))
-
-# Keys that change neither updates nor environment steps; `threads` changes the last bits, which resume reports.
-MAY_CHANGE = (
-    "callbacks", "checkpoint_interval", "env_workers", "eval_episodes", "eval_interval", "eval_max_steps",
-    "eval_stochastic", "keep_checkpoints", "log", "log_interval", "max_env_restarts",
-    "record_video_interval", "threads",
-)  # fmt: skip
-# Those of them that affect what is learned, through the code of a callback, or the score.
-EFFECTIVE = ("callbacks", "eval_max_steps", "eval_stochastic")
 
 
 def environment_config(env_id: str, assignments: Iterable[str]) -> TrainConfig:

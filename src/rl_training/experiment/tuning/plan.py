@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rl_training.experiment.config.differences import config_differences
+from rl_training.experiment.config.differences import Differences, config_differences
 from rl_training.experiment.config.fields import Count, CountOrZero
 from rl_training.experiment.config.messages import ConfigError, validated
 from rl_training.experiment.config.train_config import TrainConfig, load_config, parse_config
@@ -87,7 +87,7 @@ def plan_yaml(plan: TunePlan) -> str:
     return write_yaml(plan.model_dump(mode="json"))
 
 
-def plan_differences(there: TunePlan, here: TunePlan) -> dict[str, tuple[Any, Any]]:
+def plan_differences(there: TunePlan, here: TunePlan) -> Differences:
     """Keys that differ, and both values. Configs are compared as they are used, with all their defaults."""
     first, second = (_flat(plan) for plan in (there, here))
     changed = {key: (first.get(key), second.get(key)) for key in first | second if first.get(key) != second.get(key)}

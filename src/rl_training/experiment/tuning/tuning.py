@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
+from rl_training.experiment.config.differences import named_differences
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.experiment.executors.base import Executor
@@ -102,9 +103,8 @@ class Tuning:
         """Takes over the stored plan, whose order of keys the suggestions depend on."""
         changed = plan_differences(stored, self.plan)
         if changed:
-            named = "; ".join(f"{key}: {was!r} there, {now!r} here" for key, (was, now) in changed.items())
             raise ConfigError(
-                f"{self.directory} holds another study ({named}). "
+                f"{self.directory} holds another study ({named_differences(changed)}). "
                 "Continue it with its own options, or choose another --output."
             )
         self.plan = stored
