@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rl_training.messages import many
 from rl_training.reporting.comparison import Comparison, Entry, Task
-from rl_training.reporting.plots import INK, PALETTE, new_figure, plain
+from rl_training.reporting.plots import INK, PALETTE, line_style, new_figure, plain, title_style
 
 LEVELS, RESAMPLES = 101, 1000
 
@@ -42,8 +42,8 @@ def save_profiles(found: Comparison, target: Path) -> Path:
         axes = figure.add_subplot(len(found.tasks), 1, number + 1)
         levels = profile_levels(task)
         for place, entry in enumerate(task.entries):
-            _draw_profile(axes, entry, levels, PALETTE[place % len(PALETTE)], ("-", "--", ":")[place // 6 % 3])
-        axes.set_title(task.name, loc="left", fontsize=11, fontweight="bold", color=INK)
+            _draw_profile(axes, entry, levels, line_style(place))
+        axes.set_title(task.name, **title_style(11))
         axes.set_xlabel("score", fontsize=9, color=INK)
         axes.set_ylabel("fraction of runs above it", fontsize=9, color=INK)
         axes.set_ylim(-0.02, 1.02)
@@ -62,15 +62,12 @@ def profile_levels(task: Task) -> list[float]:
     return levels
 
 
-def _draw_profile(axes: Any, entry: Entry, levels: Sequence[float], color: str, line: str) -> None:
+def _draw_profile(axes: Any, entry: Entry, levels: Sequence[float], style: dict[str, Any]) -> None:
     if len(entry.scores) > 1:
         low, high = profile_band(entry.scores, levels)
-        axes.fill_between(levels, low, high, color=color, alpha=0.2, linewidth=0, step="post")
-    seeds = many(len(entry.scores), "seed")
-    axes.step(
-        levels, profile(entry.scores, levels), where="post", color=color, linestyle=line, linewidth=2,
-        label=f"{entry.algo} ({seeds})",
-    )  # fmt: skip
+        axes.fill_between(levels, low, high, color=style["color"], alpha=0.2, linewidth=0, step="post")
+    label = f"{entry.algo} ({many(len(entry.scores), 'seed')})"
+    axes.step(levels, profile(entry.scores, levels), where="post", linewidth=2, label=label, **style)
 
 
 def save_improvements(found: Comparison, target: Path) -> Path:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rl_training.data.datasets.returns import episode_ends, episode_lengths, episode_returns
 from rl_training.data.readers.rows import NO_LABELS, Labels
-from rl_training.reporting.plots import EVALUATION, INK, PALETTE, TRAINING, new_figure, plain
+from rl_training.reporting.plots import EVALUATION, INK, PALETTE, TRAINING, new_figure, plain, title_style
 from rl_training.types import Array
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _draw_observations(axes: Axes, obs: Array, names: Sequence[str]) -> None:
 
 
 def _label(axes: Axes, title: str, x_label: str, y_label: str) -> None:
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
+    axes.set_title(title, **title_style(11))
     axes.set_xlabel(x_label, color=INK)
     axes.set_ylabel(y_label, color=INK)
     axes.locator_params(axis="x", nbins=6)

@@ -59,7 +59,7 @@ def save_learning_curve(run_dir: Path) -> Path | None:
     if evaluations:
         _draw_evaluations(axes, evaluations)
     algo = str(config["algo"]).upper().replace("_", "-")
-    axes.set_title(f"{algo} on {config.get('env_id') or 'data'}", **_title(13))
+    axes.set_title(f"{algo} on {config.get('env_id') or 'data'}", **title_style(13))
     axes.set_title(f"seed {config['seed']}", loc="right", fontsize=9, color=INK)
     axes.set_xlabel("gradient steps" if config.get("dataset") is not None else "environment steps", color=INK)
     axes.set_ylabel("return of an episode", color=INK)
@@ -77,7 +77,7 @@ def save_comparison(curves: Mapping[str, Mapping[str, Curve]], target: Path) -> 
     if not tasks:
         raise ValueError("there are no curves to draw: no run was evaluated while it trained (see eval_interval)")
     algos = list(dict.fromkeys(algo for lines in tasks.values() for algo in lines))
-    styles = dict(zip(algos, zip(short_names(algos), map(_style, range(len(algos))), strict=True), strict=True))
+    styles = dict(zip(algos, zip(short_names(algos), map(line_style, range(len(algos))), strict=True), strict=True))
     separate = max(map(len, tasks.values())) > MAX_SHARED
     figure = (_separate_panels if separate else _shared_panels)(tasks, styles)
     figure.supylabel("return", fontsize=10, color=INK)
@@ -95,7 +95,7 @@ def short_names(algos: Sequence[str]) -> list[str]:
     return [name if short.count(name) == 1 else algo for name, algo in zip(short, algos, strict=True)]
 
 
-def _style(number: int) -> dict[str, Any]:
+def line_style(number: int) -> dict[str, Any]:
     return {"color": PALETTE[number % len(PALETTE)], "linestyle": ("-", "--", ":")[number // len(PALETTE) % 3]}
 
 
@@ -107,7 +107,7 @@ def _shared_panels(tasks: Mapping[str, Mapping[str, Curve]], styles: Styles) -> 
         axes = figure.add_subplot(rows, columns, number + 1)
         for algo, curve in lines.items():
             _draw_seeds(axes, curve, styles[algo][1])
-        axes.set_title(task, **_title(11))
+        axes.set_title(task, **title_style(11))
         _finish_panel(axes)
         _label_ends(axes, lines, styles)
     return figure
@@ -215,7 +215,7 @@ def _draw_evaluations(axes: Axes, rows: list[Row]) -> None:
     axes.fill_between(steps, low, high, color=EVALUATION, alpha=0.15, linewidth=0, label="± one standard deviation")
 
 
-def _title(size: int) -> dict[str, Any]:
+def title_style(size: int) -> dict[str, Any]:
     return {"loc": "left", "fontsize": size, "fontweight": "bold", "color": INK}
 
 
