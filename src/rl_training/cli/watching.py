@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import typer
 
@@ -33,7 +33,7 @@ def watching(
     Items that have `ended` before get no line.
     """
     if not sys.stderr.isatty():
-        yield StateLines(line, ended)
+        yield state_lines(line, ended)
         return
     from rich.console import Console
     from rich.live import Live
@@ -53,17 +53,17 @@ def watching(
         yield show
 
 
-class StateLines(Generic[Item]):
-    """Prints a line when the state of an item changes."""
+def state_lines(line: Callable[[Item], str], ended: Collection[Item]) -> Callable[[Sequence[Item]], None]:
+    """Returns a function that prints a line for each item whose state has changed since the last call."""
+    states = {item: item.state for item in ended}
 
-    def __init__(self, line: Callable[[Item], str], ended: Collection[Item] = ()) -> None:
-        self._line, self._states = line, {item: item.state for item in ended}
-
-    def __call__(self, items: Sequence[Item]) -> None:
+    def show(items: Sequence[Item]) -> None:
         for item in items:
-            if self._states.get(item, "waiting") != item.state:
-                self._states[item] = item.state
-                typer.echo(self._line(item), err=True)
+            if states.get(item, "waiting") != item.state:
+                states[item] = item.state
+                typer.echo(line(item), err=True)
+
+    return show
 
 
 def live_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str]) -> Table:
