@@ -61,7 +61,7 @@ def test_the_interval_of_seeds_is_that_of_the_data_or_wider():
     ],
 )
 def test_a_task_is_named_by_environment_data_and_test_data(env, dataset, test, name):
-    assert task_name(env, dataset, test) == name
+    assert task_name(env, dataset, test, {}) == name
 
 
 def test_estimates_are_listed_best_first_with_their_warnings(bench):

@@ -13,14 +13,12 @@ from rl_training.statistics import Interval
 PLAYED_NOTE = "off-policy estimates from {}, not returns of played episodes"
 
 
-def task_name(
-    env: str | None, dataset: str | None, test: str | None = None, names: Mapping[str, str] | None = None
-) -> str:
+def task_name(env: str | None, dataset: str | None, test: str | None, names: Mapping[str, str]) -> str:
     """The environment and the dataset, and the test data of estimates, since other test data give other estimates.
 
     `names` are those of `data_names`.
     """
-    name, names = str(env or "data"), names or {}
+    name = str(env or "data")
     if dataset is not None:
         source = "several datasets" if dataset.startswith("[") else "a recipe" if dataset.startswith("{") else dataset
         stem = names.get(source) or data_name(source)
@@ -58,7 +56,7 @@ def _may_be_one(a: str, b: str, hashes: Mapping[str, Collection[str]]) -> bool:
     return longer[-len(shorter) :] == shorter or not {*hashes[a]}.isdisjoint(hashes[b])
 
 
-def name_of(result: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
+def name_of(result: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """The task of a cell's result.json."""
     return task_name(result["env"], result["dataset"], result.get("test"), names)
 
