@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Scores = NDArray[np.float64]  # [seeds], or [tasks, seeds]
+RESAMPLES = 10_000
 
 
 class Interval(NamedTuple):
@@ -31,7 +32,7 @@ def interquartile_mean(scores: ArrayLike) -> float:
 
 def bootstrap_interval(
     scores: ArrayLike, statistic: Callable[[Scores], float] = interquartile_mean, *, confidence: float = 0.95,
-    resamples: int = 10_000, seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Interval:  # fmt: skip
     """Percentile bootstrap confidence interval of a statistic over resampled seeds, stratified by task."""
     if not 0 < confidence < 1:
@@ -40,9 +41,9 @@ def bootstrap_interval(
         raise ValueError(f"resamples must be at least 1, got {resamples}")
     checked = _checked("scores", scores)
     if statistic is interquartile_mean and checked.ndim == 1:  # the same numbers, a hundred times as fast
-        band = bootstrap_band(checked[None], confidence=confidence, resamples=resamples, seed=seed)
+        band = bootstrap_band(checked[None], confidence=confidence, resamples=resamples)
         return Interval(float(band.low[0]), float(band.high[0]))
-    indices = np.random.default_rng(seed).integers(checked.shape[-1], size=(resamples, *checked.shape))
+    indices = np.random.default_rng(0).integers(checked.shape[-1], size=(resamples, *checked.shape))
     values = [statistic(np.take_along_axis(checked, rows, axis=-1)) for rows in indices]
     return _percentiles(values, confidence)
 
@@ -55,13 +56,11 @@ class Band(NamedTuple):
     high: Scores
 
 
-def bootstrap_band(
-    scores: ArrayLike, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0, block: int = 2**22
-) -> Band:
+def bootstrap_band(scores: ArrayLike, *, confidence: float = 0.95, resamples: int = 1000, block: int = 2**22) -> Band:
     """`interquartile_mean` and `bootstrap_interval` of each row of scores [steps, seeds], computed together."""
     checked = _checked("scores", scores)
     seeds = checked.shape[-1]
-    indices = np.random.default_rng(seed).integers(seeds, size=(resamples, seeds))
+    indices = np.random.default_rng(0).integers(seeds, size=(resamples, seeds))
     cut, tail = seeds // 4, (1 - confidence) / 2
     rows = max(1, block // indices.size)  # limits the memory of the resampled scores
     bounds = [
@@ -105,17 +104,15 @@ def probability_of_improvement(a: ArrayLike, b: ArrayLike) -> float:
     return float((0.5 + 0.5 * np.sign(difference)).mean())
 
 
-def improvement_interval(
-    a: ArrayLike, b: ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> Interval:
+def improvement_interval(a: ArrayLike, b: ArrayLike, *, confidence: float = 0.95) -> Interval:
     """Percentile bootstrap confidence interval of `probability_of_improvement`, resampling the seeds of a and b."""
     first, second = _checked("a", a), _checked("b", b)
     if first.ndim != 1 or second.ndim != 1:
         raise ValueError(f"a and b must have shape [seeds], got {first.shape} and {second.shape}")
     wins = 0.5 + 0.5 * np.sign(first[:, None] - second[None, :])
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     # The value depends only on how often each seed is resampled.
-    counts_a, counts_b = (rng.multinomial(n, np.full(n, 1 / n), size=resamples) for n in wins.shape)
+    counts_a, counts_b = (rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES) for n in wins.shape)
     return _percentiles(((counts_a @ wins) * counts_b).sum(1) / wins.size, confidence)
 
 
