@@ -76,6 +76,11 @@ def first_few(values: Any) -> str:
     return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")
 
 
+def rows_text(rows: Any) -> str:
+    """Returns `row 3`, or `rows 3, 5, 8`, with at most five numbers."""
+    return f"row{'' if len(rows) == 1 else 's'} {first_few(rows)}"
+
+
 def return_format(*values: float | None) -> str:
     """The format of returns that are shown together: one digit, or two significant ones if all are below 0.1."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)

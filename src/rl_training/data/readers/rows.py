@@ -20,7 +20,7 @@ from rl_training.data.datasets.validation import (
 from rl_training.data.readers.episodes import Warnings
 from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import Numbers
-from rl_training.messages import first_few, many
+from rl_training.messages import many, rows_text
 from rl_training.types import Array, Arrays, EnvSpec
 
 DERIVED = ("next_obs", "dones", "truncated", DURATIONS)  # computed from other columns if the file lacks them
@@ -39,7 +39,7 @@ class LeftOut(NamedTuple):
     @property
     def sentence(self) -> str:
         count = "1 row is" if len(self.rows) == 1 else f"{len(self.rows):,} rows are"
-        return f"{count} left out, because {self.reason}: row{'s'[len(self.rows) == 1 :]} {first_few(self.rows)}"
+        return f"{count} left out, because {self.reason}: {rows_text(self.rows)}"
 
     def to_json(self) -> dict[str, Any]:
         return {"reason": self.reason, "count": len(self.rows), "rows": self.rows[:SHOWN].tolist()}

@@ -11,7 +11,7 @@ from rl_training.data.datasets.validation import DatasetError
 from rl_training.data.readers.episodes import Warnings, marked_ends
 from rl_training.data.readers.names import STEP_NAMES
 from rl_training.data.readers.rows import StoredColumns
-from rl_training.messages import first_few, many
+from rl_training.messages import first_few, many, rows_text
 from rl_training.types import Array, Arrays
 
 LONG = 10  # times the median step is a gap
@@ -95,7 +95,7 @@ def _ties(columns: Arrays, time: TimeColumn, order: Array, newest_first: bool, s
     direction = "the file from its end, where the oldest rows are" if newest_first else "the file"
     text = (
         f"{many(len(tied), 'row')} of {len(order):,} with the {time.name!r} of another row of the episode: their order "
-        f"is that of {direction}: row{'s'[len(tied) == 1 :]} {first_few(np.sort(order[tied]))}"
+        f"is that of {direction}: {rows_text(np.sort(order[tied]))}"
     )
     return (("tied_times", text, fix),)
 
@@ -118,9 +118,9 @@ def _repeats(columns: Arrays, time: TimeColumn, order: Array | None) -> Warnings
     later = tied[repeats] if time.sorts else np.empty(0, int)
     if not len(later):
         return ()
-    rows = first_few(later if order is None else np.sort(order[later]))
     count = "1 row repeats" if len(later) == 1 else f"{len(later):,} rows repeat"
-    text = f"{count} another row with the same {time.name!r} and values: row{'s'[len(later) == 1 :]} {rows}"
+    rows = rows_text(later if order is None else np.sort(order[later]))
+    text = f"{count} another row with the same {time.name!r} and values: {rows}"
     fix = "remove what was recorded or joined twice; without next_obs, a repeated row is a step from a state to itself"
     return (("repeated_rows", text, fix),)
 
@@ -185,7 +185,7 @@ def _gaps(
     rows = gaps + 1 if order is None else order[gaps + 1]
     count = "1 step within an episode is" if len(rows) == 1 else f"{len(rows)} steps within episodes are"
     text = (
-        f"{count} over {LONG} times as long as the median step of {usual:g} s, before row{'s'[len(rows) == 1 :]} "
-        f"{first_few(rows)}; the longest is {steps[gaps].max():g} s"
+        f"{count} over {LONG} times as long as the median step of {usual:g} s, before "
+        f"{rows_text(rows)}; the longest is {steps[gaps].max():g} s"
     )
     return (("time_gaps", text, f"end episodes at gaps with --max-gap SECONDS, such as {LONG * usual:g}"),)

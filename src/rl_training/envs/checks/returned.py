@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from rl_training.messages import many
+
 WANTED = "obs, reward, terminated, truncated, info"
 LARGEST_REWARD = float(np.finfo(np.float32).max)
 FINITE = "; return finite numbers, or end the episode before them"  # the fix for NaN and infinite values
@@ -67,8 +69,8 @@ def split_reset(result: Any, space: Any) -> tuple[Any, list[Fault]]:
         if len(result) == 2:
             sentence = f"`reset` returned {_kind(result[1])} as info; Gymnasium expects a dict: return obs, {{}}"
             return result[0], [Fault("info", sentence, fatal=False)]
-        number = f"`reset` returned {len(result)} value{'' if len(result) == 1 else 's'}"
-        return (result or (None,))[0], [Fault("reset_values", f"{number}; Gymnasium expects 2: obs, info")]
+        sentence = f"`reset` returned {many(len(result), 'value')}; Gymnasium expects 2: obs, info"
+        return (result or (None,))[0], [Fault("reset_values", sentence)]
     what = "nothing" if result is None else "only the observation"
     return result, [Fault("reset_values", f"`reset` returned {what}; Gymnasium expects 2 values: return obs, {{}}")]
 

@@ -10,6 +10,7 @@ from rl_training.data import TransitionDataset
 from rl_training.data.readers.names import LOGGED
 from rl_training.experiment.ope.fitting import FQEFit
 from rl_training.experiment.ope.importance import MIN_EFFECTIVE, EstimatorResult
+from rl_training.messages import many
 from rl_training.statistics import Interval
 
 MAX_UNSEEN = 0.3  # fraction of unseen actions; 0.05 is usual
@@ -39,7 +40,7 @@ def fit_warnings(fit: FQEFit, policy: int, unseen: float) -> list[str]:
             "its return is uncertain to that extent; use a smaller --gamma, or longer episodes"
         )
     if episodes < MIN_EPISODES:
-        warnings.append(f"the interval rests on only {episodes} episode{'s' * (episodes > 1)}: collect more")
+        warnings.append(f"the interval rests on only {many(episodes, 'episode')}: collect more")
     return warnings
 
 
@@ -73,7 +74,7 @@ def importance_warnings(estimates: Mapping[str, EstimatorResult], incomplete: Co
         warnings.append(f"wis and dr use a behaviour policy that was cloned from the data: {fix} for exact weights")
     if found.window is not None:
         warnings.append(
-            f"wis and dr weight the last {found.window} decision{'s' * (found.window > 1)} only, because longer "
+            f"wis and dr weight the last {many(found.window, 'decision')} only, because longer "
             "products leave too few episodes: wis leans towards the behaviour and has no interval; use a policy "
             "closer to the data"
         )

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from rl_training.experiment.executors.base import ExecutorOptions
+from rl_training.messages import many
 
 GIB = 2**30
 
@@ -59,7 +60,7 @@ def _nodes() -> list[dict[str, float]]:
 
 
 def _words(cpus: int, gpus: float, memory: int) -> str:
-    parts = [f"{cpus} CPU{'' if cpus == 1 else 's'}"]
+    parts = [many(cpus, "CPU")]
     parts += [f"{gpus:g} GPU{'' if gpus == 1 else 's'}"] if gpus else []
     parts += [f"{memory / GIB:.1f} GiB of memory"] if memory else []
     return ", ".join(parts)
