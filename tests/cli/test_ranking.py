@@ -209,4 +209,4 @@ def test_runs_that_read_different_columns_need_them_named(cli, folder, tmp_path)
     ("numbers", "text"), [([2], "run 2"), ([2, 3], "runs 2 and 3"), ([2, 3, 5], "runs 2, 3 and 5")]
 )
 def test_numbers_of_runs_are_listed(numbers, text):
-    assert listed(numbers, "run") == text
+    assert listed(numbers) == text

@@ -44,7 +44,7 @@ def print_ranking(found: Ranking) -> None:
     reasons = numbered([reasons_of(run) for run in found.runs])
     for kind, texts in (("note", reasons), ("warning", numbered([run.warnings for run in found.runs]))):
         for text, numbers in texts.items():
-            runs = "all runs" if len(numbers) == len(found.runs) else listed(numbers, "run")
+            runs = "all runs" if len(numbers) == len(found.runs) else listed(numbers)
             print_wrapped(f"{kind:<12}", f"{runs}: {text}")
     print_wrapped("caution     ", OPE_CAUTION)
 
@@ -77,7 +77,7 @@ def verdict(found: Ranking) -> str:
         return "one run can be compared with the behaviour policy only"
     if not best.overlaps:
         return "run 1 is the best by these estimates: its interval lies above all others"
-    others = listed([number + 1 for number in best.overlaps], "run")
+    others = listed([number + 1 for number in best.overlaps])
     return f"the data cannot separate run 1 from {others}: their 95% intervals overlap"
 
 
@@ -110,10 +110,10 @@ def numbered(texts: Iterable[Sequence[str]]) -> dict[str, list[int]]:
     return found
 
 
-def listed(numbers: Sequence[int], noun: str) -> str:
+def listed(numbers: Sequence[int]) -> str:
     """`run 2`, or `runs 2, 3 and 5`."""
     *first, last = map(str, numbers)
-    return f"{noun}s {', '.join(first)} and {last}" if first else f"{noun} {last}"
+    return f"runs {', '.join(first)} and {last}" if first else f"run {last}"
 
 
 def with_interval(value: float, interval: tuple[float, float] | None) -> str:
