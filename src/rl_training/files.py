@@ -65,6 +65,15 @@ def require_writable(path: Path, named: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(named))
 
 
+def require_directory(path: Path) -> None:
+    """Raises an error, before any work is done, if no file can be written at this path."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path.name}: directory {path.parent} does not exist")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory; name a file in it")
+    require_writable(path if path.exists() else path.parent, path)
+
+
 def fsync_directory(directory: Path) -> None:
     """Flushes the names in a directory to disk: new files, renamed ones and removed ones."""
     if os.name == "nt":  # directories cannot be opened on Windows

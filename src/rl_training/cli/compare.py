@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl_training.cli.data import require_directory, require_plot_path
+from rl_training.cli.data import require_plot_path
 from rl_training.cli.options import Json, show_help
 from rl_training.cli.output import print_json, print_table, print_wrapped
+from rl_training.files import require_directory
 from rl_training.messages import OPE_CAUTION, duration, return_format
 
 if TYPE_CHECKING:

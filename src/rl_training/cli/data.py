@@ -12,7 +12,7 @@ import typer
 from rl_training.cli import output
 from rl_training.cli.options import LIST, Json, Once, Trust, number, show_help
 from rl_training.cli.tables import takes_table_options
-from rl_training.files import require_writable
+from rl_training.files import require_directory
 from rl_training.messages import command, many
 
 if TYPE_CHECKING:
@@ -209,14 +209,6 @@ def require_new(path: Path) -> None:
         raise FileExistsError(f"{path} exists; name another file or remove it first")
     if path.suffix:  # Minari directories are created with their parents
         require_directory(path)
-
-
-def require_directory(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path.name}: directory {path.parent} does not exist")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory; name a file in it")
-    require_writable(path if path.exists() else path.parent, path)
 
 
 def require_plot_path(path: Path, option: str) -> None:

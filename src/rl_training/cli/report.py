@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rl_training.cli.compare import By, Paths
-from rl_training.cli.data import require_directory
 from rl_training.cli.options import Json
 from rl_training.cli.output import print_json
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
+from rl_training.files import require_directory
 from rl_training.messages import command, many
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from rl_training.experiment.export.files import format_of, open_policy, write_po
 from rl_training.experiment.export.observations import OBSERVATIONS, Observed, observe
 from rl_training.experiment.export.parity import TOLERANCE, Comparison, Parity, ParityError
 from rl_training.experiment.export.policy import ExportedPolicy
-from rl_training.files import require_writable, write_atomically
+from rl_training.files import require_directory, write_atomically
 
 
 class Exported(NamedTuple):
@@ -44,9 +44,7 @@ def export_agent(
     kind, description_path = format_of(path), path.with_suffix(".json")
     if path.exists():
         raise FileExistsError(f"{path} exists; name another file or remove it first")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path.name}: directory {path.parent} does not exist")
-    require_writable(path.parent, path)
+    require_directory(path)
     agent = agent._replace(learner=copy.deepcopy(agent.learner).cpu().eval())
     policy = ExportedPolicy(agent.learner, agent.spec).eval()
     source = None if data is None else Observed(Path(data), reading or {})
