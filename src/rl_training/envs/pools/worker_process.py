@@ -124,6 +124,13 @@ def spin(messages: select.poll, seconds: float) -> None:
         pass
 
 
+def leave_signals_to_parent() -> None:
+    """Ignores signals in this process: the parent process handles them and ends this one."""
+    for number in IGNORED_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
+
+
 def serve(
     pipe: Connection, build: Callable[[], EnvGroup], shared: SharedRows, rows: slice, lasting: bool, spin_seconds: float
 ) -> None:
@@ -131,9 +138,7 @@ def serve(
 
     `lasting`: the thread that started this process lasts as long as the parent process.
     """
-    for signum in IGNORED_SIGNALS:  # the parent handles signals, saves and closes the pipe
-        signal.signal(signum, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
+    leave_signals_to_parent()
     end_with_parent(signalled=lasting)
     built, group = _attempt(build)
     messages = select.poll()

@@ -6,7 +6,6 @@ code and the constants of a shader more than 4 GB apart, which is beyond the rea
 
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -26,7 +25,7 @@ from gymnasium.wrappers import TimeLimit
 from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.making import EnvFactory, make_env
 from rl_training.envs.pools.group import close_env
-from rl_training.envs.pools.worker_process import IGNORED_SIGNALS
+from rl_training.envs.pools.worker_process import IGNORED_SIGNALS, leave_signals_to_parent
 from rl_training.envs.rendering.frames import Camera, Clip, VideoError, described, env_name, has_opengl
 from rl_training.processes import describe_exit, hidden_from, kill_with_starter, starter_variable
 from rl_training.types import EnvSpec
@@ -145,9 +144,7 @@ class RenderProcess:
 def serve(descriptor: int) -> None:
     """Runs in the new process. The reply is None if it cannot create the environment."""
     kill_with_starter()
-    for number in IGNORED_SIGNALS:  # the parent process handles signals and ends this one
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
+    leave_signals_to_parent()
     pipe = Connection(descriptor)
     try:
         make, takes = pipe.recv()
