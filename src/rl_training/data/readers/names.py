@@ -155,7 +155,7 @@ def _meant(name: str, stored: Collection[str]) -> str | None:
 
 def _example(unknown: Sequence[str], names: Mapping[str, str], usable: Sequence[str]) -> str:
     """Options that name the missing columns, with columns of numbers that nothing uses yet, and that are no ids."""
-    used = {column for pattern in names.values() for column in matching_columns(pattern, usable)}
+    used = used_columns(names, usable)
     free = [column for column in usable if column and column not in used and not _NO_OBS.search(column.lower())]
     choices = [column for column in free if _CHOICE.search(column.lower())] or (free if "obs" not in unknown else [])
     states = [column for column in free if "actions" not in unknown or column not in choices]
@@ -166,7 +166,7 @@ def _example(unknown: Sequence[str], names: Mapping[str, str], usable: Sequence[
 
 def capitalised(names: Mapping[str, str], stored: Sequence[str]) -> dict[str, str]:
     """Unused columns such as `Done` that are the spelling of a missing name but for their capitals, by that name."""
-    used = {column for pattern in names.values() for column in matching_columns(pattern, stored)}
+    used = used_columns(names, stored)
     free = [column for column in stored if column not in used and column != column.lower()]
     found = {name: [each for each in free if each.lower() in SPELLINGS[name]] for name in SPELLINGS}
     return {name: columns[0] for name, columns in found.items() if columns and not names.get(name)}
@@ -179,6 +179,10 @@ def constant_rewards(given: Mapping[str, str], stored: Collection[str]) -> float
         return None if pattern in stored else float(pattern)
     except ValueError:
         return None
+
+
+def used_columns(names: Mapping[str, str], stored: Collection[str]) -> set[str]:
+    return {column for pattern in names.values() for column in matching_columns(pattern, stored)}
 
 
 def matching_columns(pattern: str, stored: Collection[str]) -> list[str]:
@@ -213,7 +217,7 @@ def parts_of(pattern: str, stored: Collection[str]) -> list[str]:
 
 def other_names(stored: Sequence[str], names: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
     """The file's other columns, which keep their names."""
-    used = {column for pattern in names.values() for column in matching_columns(pattern, stored)}
+    used = used_columns(names, stored)
     known = {spelling for spellings in SPELLINGS.values() for spelling in spellings}
     left_out = {name for name, pattern in given.items() if not pattern}
     taken = used | known | left_out | RESERVED
