@@ -234,11 +234,14 @@ class MemberReplay:
 def _count(rows: Batch, columns: Batch, *, lead: tuple[int, ...]) -> int:
     """Number of rows; raises ValueError unless columns and shapes match the buffer's."""
     count = rows["rewards"].shape[-1] if "rewards" in rows else 0
-    expected = {name: (*lead, count, *column.shape[len(lead) + 1 :]) for name, column in columns.items()}
-    if {name: column.shape for name, column in rows.items()} != expected:
-        shapes = {name: tuple(column.shape) for name, column in rows.items()}
-        raise ValueError(f"transitions must have the columns and shapes {expected}, got {shapes}")
+    require_shapes(rows, {name: (*lead, count, *column.shape[len(lead) + 1 :]) for name, column in columns.items()})
     return count
+
+
+def require_shapes(rows: Batch, expected: Mapping[str, tuple[int, ...]]) -> None:
+    shapes = {name: tuple(column.shape) for name, column in rows.items()}
+    if shapes != expected:
+        raise ValueError(f"transitions must have the columns and shapes {expected}, got {shapes}")
 
 
 def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.data.replay.replay_buffer import LARGE, ReplayBuffer
+from rl_training.data.replay.replay_buffer import LARGE, ReplayBuffer, require_shapes
 from rl_training.data.sampling import Layout, PackedColumns, SeededSampler, gather, row_bytes
 from rl_training.types import Batch, EnvSpec
 
@@ -186,10 +186,7 @@ class RecurrentReplayBuffer(SeededSampler):
         obs, actions = (self.columns[name].shape[2:] for name in ("obs", "actions"))
         single = {"obs": obs, "actions": actions, "rewards": (), "next_obs": obs, "dones": (), "truncated": ()}
         single |= {name: stored.shape[2:] for name, stored in self.latents.items()}
-        expected = {name: (self.num_envs, *shape) for name, shape in single.items()}
-        shapes = {name: tuple(column.shape) for name, column in rows.items()}
-        if shapes != expected:
-            raise ValueError(f"transitions must have the columns and shapes {expected}, got {shapes}")
+        require_shapes(rows, {name: (self.num_envs, *shape) for name, shape in single.items()})
 
 
 class EnvReplay:
