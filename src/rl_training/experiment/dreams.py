@@ -9,7 +9,7 @@ from torch import Tensor
 from rl_training import streams
 from rl_training.algorithms.dreamer import DreamerAlgorithm
 from rl_training.envs.pools.pool import EnvPool
-from rl_training.experiment.agent import Agent
+from rl_training.experiment.agent import Agent, require_integer
 from rl_training.models.rssm import Latent
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import finite_actions
@@ -52,8 +52,7 @@ class Dreams(NamedTuple):
 def dream(agent: Agent, *, context: int = 5, steps: int = 10, episodes: int = EPISODES, seed: int = 0) -> Dreams:
     """Plays episodes, then predicts up to `steps` frames after the first `context` frames from the actions taken."""
     for name, value, least in (("context", context, 1), ("steps", steps, 1), ("episodes", episodes, 2)):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
+        require_integer(name, value, least)
     learner = _world_model(agent)
     with streams.fork(seed, "dream"):
         rollouts = _play(agent, context + steps, episodes, seed)
