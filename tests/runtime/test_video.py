@@ -66,7 +66,6 @@ def test_a_long_video_is_cut(tmp_path: Path):
     assert MAX_FRAMES <= 3600
     video = Video(tmp_path / "short.mp4", episodes=1, max_frames=6)
     play("Pendulum-v1", video, episodes=1, max_steps=50)
-    assert video.is_cut
     assert 6 <= len(frames_of(video.path)) <= 6 + 15
 
 

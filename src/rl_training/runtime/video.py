@@ -126,11 +126,6 @@ class Video:
         if rendered.error is not None:
             self.fail(rendered.error)
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether an episode is longer than the video shows."""
-        return any(clip.is_cut for clip in self._clips.values())
-
     def _pictures(self) -> Iterator[np.ndarray]:
         draw = Captions()
         for number in sorted(self._clips):

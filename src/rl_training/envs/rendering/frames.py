@@ -67,7 +67,6 @@ class Clip:
     def __init__(self, number: int, limit: int) -> None:
         self.number, self.limit = number, limit
         self.frames: list[Frame] = []
-        self.is_cut = False
 
     def add(self, image: np.ndarray, step: int, return_: float) -> None:
         data = zlib.compress(np.ascontiguousarray(image).tobytes(), 1)
@@ -111,7 +110,7 @@ class Camera(gym.Wrapper[Any, Any, Any, Any]):
         if self._clip is None:
             return
         if len(self._clip.frames) >= self._clip.limit:
-            self._clip.is_cut, self._clip = True, None
+            self._clip = None
             return
         try:
             self._clip.add(self._image(), self._taken, self._return)
