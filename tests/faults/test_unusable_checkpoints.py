@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from rl_training.experiment.seeds.sweep import train_seeds
 from rl_training.experiment.starts import UnusableRunError
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.state import TrainerState
 
 OPTIONS: dict[str, Any] = {"hidden_sizes": [8], "batch_size": 8}
 BC: dict[str, Any] = {
@@ -234,6 +237,22 @@ def test_new_seeds_do_not_start_if_the_stopped_ones_are_stopped_again(stopped_se
     path = Path(shutil.copytree(stopped_seeds, tmp_path / "seeds"))
     results = train_seeds(seeds(BC, path, count=3), callbacks=[StopAtStep(40)])
     assert [(result.status, result.steps) for result in results] == [("stopped", 40)] * 2 + [("stopped", 0)]
+    assert [result.trained for result in results] == [True, True, False]
+    assert not (path / "seed_2").exists()
+
+
+class SignalAtEnd(Callback):
+    def on_train_end(self, state: TrainerState) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_new_seeds_do_not_start_after_a_signal_at_the_end_of_the_stopped_ones(
+    stopped_seeds: Path, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(stopped_seeds, tmp_path / "seeds"))
+    results = train_seeds(seeds(BC, path, count=3), callbacks=[SignalAtEnd()])
+    assert [result.status for result in results] == ["finished", "finished", "stopped"]
+    assert results[0].signal == signal.SIGTERM
     assert not (path / "seed_2").exists()
 
 

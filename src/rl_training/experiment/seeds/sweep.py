@@ -103,7 +103,8 @@ def train_in_populations(
         print_warning(f"first continues {first}, then starts {second}")
     results: dict[int, TrainResult] = {}
     for group in filter(None, (stopped, new)):
-        if any(result.status in UNFINISHED for result in results.values()):
+        # A signal during the last evaluation or save leaves the first seeds finished.
+        if any(result.status in UNFINISHED or result.signal is not None for result in results.values()):
             return results | {config.seed: _without_result(config) for config in group}
         if len(group) == 1:
             trained = [run_training(group[0], callbacks=callbacks, fresh=fresh, quiet=quiet)]
@@ -184,4 +185,4 @@ def _check_checkpoints(config: TrainConfig) -> None:
 
 def _without_result(config: TrainConfig) -> TrainResult:
     reason = "stopped before it had a result"
-    return TrainResult(RunDirectory.of(config).path, None, {}, status="stopped", stop_reason=reason)
+    return TrainResult(RunDirectory.of(config).path, None, {}, status="stopped", stop_reason=reason, trained=False)
