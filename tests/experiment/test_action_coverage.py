@@ -42,9 +42,10 @@ def test_discrete_actions_are_seen_where_similar_states_took_them(obs):
     assert unseen_action_fraction(obs, actions, 1 - actions[:500]) > 0.8
 
 
-def test_units_of_observations_do_not_count(obs):
+@pytest.mark.parametrize("unit", [1_000.0, 1e-6])
+def test_units_of_observations_do_not_count(obs, unit):
     actions = obs[:, :1] + 0.1 * noise(2_000)
-    stretched = obs * torch.tensor([1.0, 1_000.0])
+    stretched = obs * torch.tensor([unit, 1.0])
     assert unseen_action_fraction(stretched, actions, obs[:500, :1]) == pytest.approx(
         unseen_action_fraction(obs, actions, obs[:500, :1]), abs=0.02
     )

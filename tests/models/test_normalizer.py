@@ -21,6 +21,15 @@ def test_fit_takes_mean_and_deviation_and_keeps_constant_columns_finite():
     assert normalizer(torch.tensor([[3.0, 10.0]])).flatten().tolist() == pytest.approx([1 / 1.001, 0.0])
 
 
+def test_fit_scales_columns_in_a_small_unit_but_not_rounding():
+    unit = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])
+    rows = torch.tensor([3e-6, 70.0]) + unit * torch.tensor([1e-6, 1e-5])
+    normalizer = Normalizer((2,))
+    normalizer.fit(rows)
+    assert normalizer(rows)[:, 0].tolist() == pytest.approx([-1, 1], rel=1e-4)
+    assert normalizer(rows)[:, 1].abs().max() < 0.02
+
+
 def test_rows_merged_after_a_fit_count_as_much_as_each_row_of_it():
     normalizer = Normalizer((1,))
     normalizer.fit(torch.tensor([[0.0], [1.0], [2.0]]))

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from rl_training.types import EnvSpec, ObsPart
 
 MIN_SIDE, MIN_SIDE_NATURE = 5, 36  # pixels along the shorter side of an image
+PADDING = 1e-3  # of a std, for constant columns, as in TD3+BC and CORL
+ROUNDING = 1e-5  # a std of this fraction of the largest number is no more than the rounding of float32
 
 
 class PixelEncoder(nn.Module):
@@ -189,6 +191,13 @@ class Statistics:
             self.mean[..., self.unscaled], self.std[..., self.unscaled] = 0, 1
 
 
+def padded_std(rows: Tensor) -> Tensor:
+    """Standard deviation of each column, plus PADDING; small ones are not padded, unless they are only rounding."""
+    std, (low, high) = rows.std(0, unbiased=False), rows.aminmax(dim=0)
+    is_rounding = std <= ROUNDING * torch.maximum(high, -low)
+    return torch.where((std >= PADDING) | is_rounding, std + PADDING, std)
+
+
 class Normalizer(nn.Module):
     """Standardises observations. Call `fit` once on a dataset, or `merge` after every rollout."""
 
@@ -211,7 +220,7 @@ class Normalizer(nn.Module):
     @torch.no_grad()
     def fit(self, rows: Tensor) -> None:
         self.mean.copy_(rows.mean(0))
-        self.std.copy_(rows.std(0, unbiased=False) + 1e-3)  # as in TD3+BC and CORL, for constant columns
+        self.std.copy_(padded_std(rows))
         self.count.fill_(len(rows))
         self.statistics().keep_unscaled()
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from rl_training import streams
 from rl_training.data import TransitionDataset
 from rl_training.experiment.ope.policies import PolicyActions
+from rl_training.models.encoders import padded_std
 
 PROBES, COMPARED = 1_000, 20_000  # states to check for unseen actions, and states to compare them with
 NEIGHBOURS = 50  # nearest states to compare actions with
@@ -32,7 +33,7 @@ def unseen_action_fraction(obs: Tensor, actions: Tensor, chosen: Tensor) -> floa
 
 def _nearest_states(obs: Tensor, count: int) -> Tensor:
     """The nearest other rows of each of the first `count` rows, [count, neighbours]."""
-    scaled = (obs - obs.mean(0)) / (obs.std(0) + 1e-3)
+    scaled = (obs - obs.mean(0)) / padded_std(obs)
     distances = torch.cdist(scaled[:count], scaled)
     distances.fill_diagonal_(torch.inf)  # excludes the state itself
     return distances.topk(min(NEIGHBOURS, len(obs) - 1), largest=False).indices
