@@ -80,6 +80,19 @@ def test_an_allowed_fault_is_a_warning_that_says_what_is_done(counted):
     assert report.trainable
 
 
+@pytest.mark.parametrize(("limits", "expected"), [((5,), True), ((5, 8), False), ((), False)])
+def test_terminals_that_include_all_time_limits_are_reported(tmp_path, limits, expected):
+    obs = np.arange(9, dtype=np.float32)
+    done, truncated = np.isin(obs, (2, 5)), np.isin(obs, limits)
+    np.savez(tmp_path / "log.npz", obs=obs, actions=obs, rewards=obs, next_obs=obs + 1, done=done, truncated=truncated)
+    found = {finding.kind: finding.text for finding in inspect_source(str(tmp_path / "log.npz")).findings}
+    assert ("truncated_terminals" in found) == expected
+    if expected:
+        assert found["truncated_terminals"] == (
+            "all rows that 'truncated' marks are also marked in 'done', so they are read as terminal"
+        )
+
+
 def test_numbers_that_never_change_are_reported(counted):
     columns = counted([1, 2, 3], dones=(2,))
     columns["obs"] = np.hstack([columns["obs"], np.full((3, 2), 5, np.float32)])

@@ -62,6 +62,16 @@ def marked_ends(columns: Arrays) -> Array:
     return ended
 
 
+def truncated_terminals(dones: Array, truncated: Array, names: Mapping[str, str]) -> Warnings:
+    """Warns if all truncated rows are terminal too: `done` may mark every end, and time limits would not bootstrap."""
+    terminals, limits = (names.get(name, name) for name in ("dones", "truncated"))
+    if terminals == limits or not truncated.any() or (truncated & ~dones).any():
+        return ()
+    text = f"all rows that {limits!r} marks are also marked in {terminals!r}, so they are read as terminal"
+    fix = f"if {terminals!r} marks time limits too, keep only the terminal rows in it, because others must bootstrap"
+    return (("truncated_terminals", text, fix),)
+
+
 def join_episodes(columns: Arrays, column: str, source: object) -> tuple[Array | None, Warnings]:
     """Puts the rows of an episode together, in recorded order; changes `columns`.
 

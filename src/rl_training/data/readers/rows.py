@@ -17,7 +17,7 @@ from rl_training.data.datasets.validation import (
     require_equal_lengths,
     require_flags,
 )
-from rl_training.data.readers.episodes import Warnings
+from rl_training.data.readers.episodes import Warnings, truncated_terminals
 from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import Numbers
 from rl_training.messages import many, rows_text
@@ -128,6 +128,7 @@ def complete_transitions(
     rows = len(columns["obs"])
     flags = {name: columns.pop(name, np.zeros(rows, bool)) for name in ("dones", "truncated")}
     dones, truncated = (read_flags(names.get(name, name), column, source, order) for name, column in flags.items())
+    labels = labels._replace(warnings=(*labels.warnings, *truncated_terminals(dones, truncated, names)))
     episodes = columns.pop("episodes", None)
     trajectories = None if spec is None else columns.pop(STORED, None)
     if episodes is not None:
@@ -152,8 +153,7 @@ def complete_transitions(
     lost = np.setdiff1d(np.arange(rows), kept, assume_unique=True)
     left_out = (LeftOut(NO_NEXT_OBS, lost if order is None else np.sort(order[lost])),) if len(lost) else ()
     positions = order if not len(lost) else kept if order is None else order[kept]
-    if trajectories is not None:
-        trajectories = trajectories[kept]
+    trajectories = None if trajectories is None else trajectories[kept]
     return StoredColumns(complete, dict(names), rows, spec, labels, left_out, positions, trajectories)
 
 
