@@ -3,12 +3,13 @@
 import os
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rl_training.data import load_transition_dataset, read_columns
+from rl_training.data import TransitionDataset, load_transition_dataset, read_columns
 from rl_training.data.datasets.checks import inspect_source
 
 LOG = """episode_id,obs_0,obs_1,act_0,reward,done,note
@@ -253,3 +254,22 @@ def test_cells_that_are_no_numbers_are_refused_with_what_to_do(tmp_path, cells, 
     (tmp_path / "log.csv").write_text(f"x,action,reward\n{rows}")
     with pytest.raises(TypeError, match=f"column 'x' must hold numbers, but row [01] holds '[^']+'; {fix}"):
         read_columns(tmp_path / "log.csv", columns={"obs": "x"})
+
+
+def test_single_rows_without_a_next_observation_are_refused_with_the_option(tmp_path):
+    rows = {"episode": [1, 2, 3], "obs": [0.5, 0.6, 0.7], "action": [0, 1, 0], "reward": [1.0, 2, 1]}
+    pd.DataFrame(rows).to_csv(tmp_path / "log.csv", index=False)
+    with pytest.raises(ValueError, match="if rows are whole episodes, name a column of ones with --columns dones="):
+        load_transition_dataset(tmp_path / "log.csv")
+    pd.DataFrame({**rows, "bought": 1}).to_csv(tmp_path / "log.csv", index=False)
+    dataset = load_transition_dataset(tmp_path / "log.csv", columns={"dones": "bought"})
+    assert dataset.columns["dones"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_beyond_float32_are_refused_without_a_warning_of_numpy(tmp_path):
+    rows = pd.DataFrame({"obs": [0.5, 0.6], "action": [0, 1], "reward": [1e39, 1], "done": [0, 1], "truncated": [0, 0]})
+    rows.to_csv(tmp_path / "log.csv", index=False)
+    for read in (lambda: load_transition_dataset(tmp_path / "log.csv"), lambda: TransitionDataset.from_dataframe(rows)):
+        with pytest.raises(ValueError, match="column 'rewards' is NaN or infinite in 1 of 2 rows"):
+            read()

@@ -34,6 +34,7 @@ MINARI = "minari:"  # an optional prefix of Minari ids
 Source: TypeAlias = "str | Path | Sequence[str | Path]"
 
 
+@np.errstate(over="ignore")  # numbers beyond float32 become infinite, which is rejected later
 def read_columns(
     source: Source, *, columns: Mapping[str, Names] | None = None, options: TableOptions | None = None
 ) -> StoredColumns:

@@ -20,6 +20,7 @@ from rl_training.data.readers.timing import from_first_time
 from rl_training.types import Array, Arrays
 
 
+@np.errstate(over="ignore")  # as in read_columns
 def read_frame(frame: Any, given: Mapping[str, Names | None], options: TableOptions) -> StoredColumns:
     names = [str(name) for name in frame.columns]
     require_single(names, "the frame")

@@ -262,7 +262,7 @@ def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object
     if not len(kept := np.flatnonzero(known)):
         raise ValueError(
             f"{source}: none of the {len(dones)} rows has a next observation: next_obs is missing, and every episode "
-            "is truncated after one row"
+            "is truncated after one row; if rows are whole episodes, name a column of ones with --columns dones=NAME"
         )
     truncated = np.zeros_like(ended)
     truncated[:-1] = ended[1:] & ~dones[1:] & ~dones[:-1]  # the row before a dropped one now ends its episode
