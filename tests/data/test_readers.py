@@ -227,7 +227,10 @@ def test_files_of_a_glob_are_joined_in_order_and_an_episode_ends_with_each(tmp_p
 def test_files_of_different_columns_are_not_joined(tmp_path, counted):
     np.savez(tmp_path / "a.npz", **counted([1, 2], dones=(1,)))
     np.savez(tmp_path / "b.npz", **counted([1, 2], dones=(1,)), weights=[1, 2])
-    with pytest.raises(ValueError, match=r"b\.npz has the columns .*'weights'.* load these files separately"):
+    with pytest.raises(
+        ValueError,
+        match=r"b\.npz has the columns .*'weights'.* load these files separately, or use --columns weights= to",
+    ):
         load_transition_dataset(tmp_path / "*.npz")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from rl_training.data.datasets.trajectories import renumbered
 from rl_training.data.readers.episodes import shared_ids
+from rl_training.data.readers.plan import STANDARD
 from rl_training.data.readers.rows import Labels, LeftOut, StoredColumns, incomplete_notes
 from rl_training.types import Array, EnvSpec
 
@@ -49,9 +50,12 @@ def _require_same_columns(parts: Sequence[StoredColumns], sources: Sequence[obje
     first = parts[0].columns
     for part, source in zip(parts, sources, strict=True):
         if part.columns.keys() != first.keys():
+            differing = sorted(part.columns.keys() ^ first.keys())
+            options = " ".join(f"--columns {name}=" for name in differing)
+            ignore = "" if {*differing} & {*STANDARD} else f", or use {options} to ignore what only one of them has"
             raise ValueError(
                 f"{source} has the columns {sorted(part.columns)}, but {sources[0]} has {sorted(first)}; load these "
-                "files separately"
+                f"files separately{ignore}"
             )
         for name, column in part.columns.items():
             if column.shape[1:] != (other := first[name].shape)[1:]:
