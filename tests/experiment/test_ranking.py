@@ -10,7 +10,7 @@ import torch
 
 from rl_training import BC, TransitionDataset, load_transition_dataset
 from rl_training.algorithms import FQEConfig
-from rl_training.experiment.ope import EstimatorResult, rank_policies
+from rl_training.experiment.ope import EstimatorResult, evaluate_policy_offline, rank_policies
 from rl_training.experiment.ope.fitting import FQEFit
 from rl_training.experiment.ope.policies import PolicyActions, with_policy_actions
 from rl_training.experiment.ope.remarks import importance_warnings, range_warnings
@@ -106,6 +106,14 @@ def test_runs_are_ranked_best_first_by_every_estimator(runs, data, monkeypatch):
         assert 0 < shown["estimates"]["wis"]["effective_sample_size"] <= shown["episodes"]
         assert shown["estimates"]["dr"]["cloned"]
         assert any("was cloned from the data" in warning for warning in each.warnings)
+
+
+@pytest.mark.parametrize("actions", [1, 3])  # the policy has two
+def test_the_data_may_have_other_actions_than_the_policy(actions, runs, data):
+    other = TransitionDataset({**data.columns, "actions": torch.arange(len(data)) % actions})
+    assert other.spec.action_dim == actions
+    (found,) = rank_policies([runs[0].agent.path], other, estimators=["fqe"], **FAST)
+    assert found.estimate == evaluate_policy_offline(runs[0], other, **FAST).estimate
 
 
 def test_a_single_estimator_leaves_the_others_out(runs, data):

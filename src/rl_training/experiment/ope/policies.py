@@ -56,7 +56,7 @@ class PolicyActions:
 
 
 def resolve(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Policy, TransitionDataset, EnvSpec]:
-    """Returns the policy, the loaded data and their spec; raises ValueError if their spaces differ."""
+    """Returns the policy, the loaded data and a spec with the actions of both; raises ValueError if spaces differ."""
     agent = policy if isinstance(policy, Agent) else getattr(policy, "agent", None)
     if not isinstance(dataset, TransitionDataset):
         dataset = load_transition_dataset(dataset) if agent is None else load_dataset_for(agent, dataset)
@@ -68,7 +68,7 @@ def resolve(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Polic
             raise ValueError(
                 f"the agent's {name} is {expected}, but the dataset's is {value}; load the data with spec=agent.spec"
             )
-    return agent.learner, dataset, agent.spec
+    return agent.learner, dataset, max(agent.spec, dataset.spec, key=lambda spec: spec.action_dim)
 
 
 def differs(name: str, one: Any, other: Any) -> bool:

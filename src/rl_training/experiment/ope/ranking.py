@@ -79,9 +79,11 @@ def rank_policies(
     agents = [load_agent(Path(run), best=best, trust=trust) for run in runs]
     data = dataset if isinstance(dataset, TransitionDataset) else load_dataset_for(with_time(runs, agents), dataset)
     require_used_gamma(data, options)
-    policies = [PolicyActions(resolve(agent, data)[0], action_samples, seed) for agent in agents]
+    resolved = [resolve(agent, data) for agent in agents]
+    policies = [PolicyActions(policy, action_samples, seed) for policy, _, _ in resolved]
+    spec = max((spec for _, _, spec in resolved), key=lambda spec: spec.action_dim)
     fit = fit_policies(
-        data, data.spec, config, policies,
+        data, spec, config, policies,
         updates=updates, members=members, seed=seed, device=device, callbacks=callbacks,
     )  # fmt: skip
     ranking = Ranker(fit, data.to(device), estimators, seed)
