@@ -14,7 +14,15 @@ from rl_training import streams
 from rl_training.algorithms import Learner
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data.datasets.actions import unscale_actions
-from rl_training.data.spaces import batched, is_named, named_rows, observations_of, own_actions
+from rl_training.data.spaces import (
+    batched,
+    is_named,
+    is_pair_of_reset,
+    named_rows,
+    observations_of,
+    own_actions,
+    require_pixels,
+)
 from rl_training.envs.creation.given import Given
 from rl_training.envs.creation.making import EnvFactory
 from rl_training.envs.same_spaces import require_same_spaces
@@ -98,13 +106,15 @@ class Agent(NamedTuple):
         """Checks observations in the environment's own form and converts them to rows of the library."""
         obs = self.unnamed(obs)
         converter = observations_of(self.spec)
+        if is_pair_of_reset(obs, None if converter is None else converter.space):
+            raise ValueError("obs is the pair (obs, info) that reset() returns; pass the observation alone")
         if converter is not None:
             return converter.rows(batched(obs, converter.space))
         if isinstance(obs, Mapping):
             raise ValueError(f"obs must be an array that ends in shape {self.spec.obs_shape}, got a dict of {[*obs]}")
         values = self._array(obs)
-        if self.spec.obs_dtype == "uint8" and values.dtype != np.uint8 and not ((values >= 0) & (values <= 255)).all():
-            raise ValueError("obs must hold pixels in 0..255")
+        if self.spec.obs_dtype == "uint8":
+            require_pixels(values, "obs")
         with np.errstate(over="ignore"):  # becomes infinite, which is refused below
             rows = values.astype(self.spec.obs_dtype, copy=False)
         if rows.shape[len(self._lead_of(rows)) :] != self.spec.obs_shape:
@@ -131,8 +141,6 @@ class Agent(NamedTuple):
         return rows
 
     def _array(self, obs: Any) -> np.ndarray[Any, Any]:
-        if isinstance(obs, tuple) and len(obs) == 2 and isinstance(obs[1], Mapping):
-            raise ValueError("obs is the pair (obs, info) that reset() returns; pass the observation alone")
         try:
             values = np.asarray(obs)
         except ValueError as error:

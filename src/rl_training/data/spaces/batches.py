@@ -28,6 +28,18 @@ def batched(values: Any, space: Description) -> Any:
     return tuple(batched(each, subspaces[index]) for index, each in enumerate(values))
 
 
+def is_pair_of_reset(values: Any, space: "Description | None") -> bool:
+    """Whether these are an observation and its info, and not observations of the space; None: a plain array."""
+    if not (isinstance(values, tuple) and len(values) == 2 and isinstance(values[1], Mapping)):
+        return False
+    if space is None or space["type"] not in ("Dict", "Tuple"):
+        return True
+    subspaces = space["subspaces"]
+    if space["type"] == "Dict":
+        return not values[1].keys() & subspaces.keys()
+    return len(subspaces) != 2 or subspaces[1]["type"] != "Dict"
+
+
 def entry(values: Any, index: int) -> Any:
     """Returns one entry of a batch of observations or actions."""
     if isinstance(values, Mapping):

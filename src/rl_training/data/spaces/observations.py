@@ -26,8 +26,7 @@ class Image:
         self.part = ObsPart(leaf.name, (math.prod(channels), height, width), "uint8")
 
     def encode(self, values: Array, lead: tuple[int, ...]) -> Array:
-        if values.dtype != np.uint8 and not ((values >= 0) & (values <= 255) & (values % 1 == 0)).all():
-            raise ValueError(f"{self.leaf.label} is an image: its pixels must be integers in 0..255")
+        require_pixels(values, self.leaf.label)
         return self._transposed(values, self._order, len(lead)).astype(np.uint8).reshape((*lead, *self.part.shape))
 
     def decode(self, images: Array) -> Array:
@@ -175,6 +174,11 @@ class Observations:
         if not isinstance(obs, Mapping) or not needed <= obs.keys() <= space["subspaces"].keys():
             received = sorted(map(str, obs)) if isinstance(obs, Mapping) else type(obs).__name__
             raise ValueError(f"{Leaf(path, space).label} must be a dict of {', '.join(sorted(needed))}, got {received}")
+
+
+def require_pixels(values: Array, name: str) -> None:
+    if values.dtype != np.uint8 and not ((values >= 0) & (values <= 255) & (values % 1 == 0)).all():
+        raise ValueError(f"{name} is an image: its pixels must be integers in 0..255")
 
 
 def _array(values: Any, leaf: Leaf) -> Array:
