@@ -46,7 +46,8 @@ def test_a_name_of_another_library_is_answered_with_the_name_here(algo, name, hi
     ("name", "value", "hint"),
     [
         ("ent_coef", "auto", "ent_coef='auto' is tune_temperature=True here"),
-        ("ent_coef", 0.1, "ent_coef is temperature here"),
+        ("ent_coef", "auto_0.1", "ent_coef='auto_0.1' is tune_temperature=True, temperature=0.1 here"),
+        ("ent_coef", 0.1, "ent_coef is temperature here; it is constant there, so add tune_temperature=False"),
         ("policy_kwargs", {"activation_fn": "relu"}, "activation_fn is network={'activation': 'relu'} here"),
         ("policy_kwargs", {"features_extractor_class": "a:B"}, "features_extractor_class is network=YourClass here"),
         (

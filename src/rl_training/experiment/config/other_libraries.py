@@ -186,8 +186,8 @@ def schedule_here(name: str, value: Any) -> str:
 
 def name_here(word: str, known: Mapping[str, str], value: Any = None) -> str:
     """A hint to append to an error message if another library calls a known option `word`; otherwise empty."""
-    if word == "ent_coef" and str(value).startswith("auto") and "tune_temperature" in known:
-        return f"; {SB3}'s ent_coef={value!r} is {known['tune_temperature']}=True here"
+    if word == "ent_coef" and "tune_temperature" in known:
+        return _entropy_coefficient_here(known, value)
     if word == "policy_kwargs" and isinstance(value, Mapping) and "network" in known:
         inner = [name_here(name, known) for name in INNER if name in value]
         if inner:
@@ -199,3 +199,11 @@ def name_here(word: str, known: Mapping[str, str], value: Any = None) -> str:
                 return f"; {library}'s {word} is {name} here{comma}{where}" if library else f"; use {known[own]}"
     needed, sentence = EXPLAINED.get(word, ("", OF_SOME.get(word, "")))
     return f"; {sentence}" if sentence and (not needed or needed in known) else ""
+
+
+def _entropy_coefficient_here(known: Mapping[str, str], value: Any) -> str:
+    tuned, (auto, _, start) = known["tune_temperature"], str(value).partition("_")
+    if auto != "auto":
+        return f"; {SB3}'s ent_coef is {known['temperature']} here; it is constant there, so add {tuned}=False"
+    first = f", {known['temperature']}={start}" if start else ""
+    return f"; {SB3}'s ent_coef={value!r} is {tuned}=True{first} here"
