@@ -128,6 +128,9 @@ class Policy:
             raise ValueError(f"{name} must be lists of numbers")
         if not values.size or ([*values.shape] != shape and [*values.shape[1:]] != shape):
             raise ValueError(f"{name} must have shape {shape}, or [rows, ...] of it, got {[*values.shape]}")
+        if dtype.kind == "f":
+            with np.errstate(over="ignore"):  # becomes infinite, which is refused below
+                values = values.astype(dtype, copy=False)
         if not np.isfinite(values).all():
             raise ValueError(f"{name} must hold finite numbers")
         if dtype.kind in "iu":

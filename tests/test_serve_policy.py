@@ -92,6 +92,7 @@ def test_the_description_is_served(server):
         ({"obs": ["a", "b", "c", "d"]}, "obs must be lists of numbers"),
         ({"obs": []}, "obs must have shape [4], or [rows, ...] of it, got [0]"),
         ('{"obs": [1, 2, 3, NaN]}', "obs must hold finite numbers"),
+        ({"obs": [1, 2, 3, 1e39]}, "obs must hold finite numbers"),  # infinite as float32
         ({"observation": [1, 2, 3, 4]}, "a request has the keys obs, session and first, got ['observation']"),
         ([1, 2, 3, 4], 'a request must be an object, such as {"obs": [0.1, 0.2]}'),
         ({"obs": [1, 2, 3, 4], "session": 3}, "session must be a string, and first must be true or false"),
