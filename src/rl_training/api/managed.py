@@ -3,7 +3,6 @@
 from __future__ import annotations  # the stub prints the annotations as they are written
 
 import re
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -13,6 +12,7 @@ import torch
 
 from rl_training.api.continuing import is_newest_of_a_run, new_run_from
 from rl_training.api.environments import in_environment, parse_with_env
+from rl_training.api.saving import copy_checkpoint
 from rl_training.envs.creation.given import Environment
 from rl_training.envs.creation.wrapping import Wrapper
 from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, require_integer, run_of, with_environment
@@ -178,13 +178,10 @@ class ManagedAlgorithm:
             raise ValueError("a saved agent has no log; read_metrics(RUN) reads that of its run")
         return read_metrics(self.agent.run_dir, table=table)
 
-    def save(self, path: Path | str) -> Path:
-        """Copies the agent's checkpoint to `path`, a new directory."""
-        target = Path(path)
-        if target.exists():
-            raise FileExistsError(f"{target} already exists. Choose another path.")
-        shutil.copytree(self.agent.path, target)
-        return target
+    def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
+        """Copies the agent's checkpoint to the directory `path`; `overwrite` replaces another agent saved there."""
+        copy_checkpoint(self.agent.path, Path(path), overwrite=overwrite)
+        return Path(path)
 
     def export(
         self, path: Path | str, *, tolerance: float = 1e-5, observations: int = 4_096, data: Path | str | None = None
