@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.readers.cells import sorted_words
 from rl_training.data.readers.observations import read_observations
 from rl_training.data.spaces import named_rows
 from rl_training.types import EnvSpec
@@ -89,6 +91,12 @@ def test_given_values_may_be_written_in_another_way(tmp_path, form, given):
 def test_noise_in_the_last_digit_makes_no_category(tmp_path):
     values = [0.3, 0.1 + 0.2, 0.1 * 3, 1.0, 0.7, 0.1 * 7]
     assert load(write(tmp_path, "float64", log(site=values))).spec.categories == {"site": ["0.3", "0.7", "1"]}
+
+
+def test_values_of_equal_number_are_always_in_the_same_order():
+    """As of two files, one with booleans; a set of them has another order in every process."""
+    orders = [sorted_words(words) for words in permutations(["2", "True", "1", "False", "0"])]
+    assert orders == [["0", "False", "1", "True", "2"]] * 120
 
 
 def test_a_value_that_is_not_known_is_named_with_its_row(tmp_path, form, monkeypatch):

@@ -153,5 +153,5 @@ def seconds(column: Array) -> Array:
 
 def sorted_words(words: Iterable[str]) -> list[str]:
     """Sorts by number if all are numbers, else by text."""
-    found = list(words)
-    return sorted(found, key=lambda word: _number(word, "", 0, ".")) if all(map(is_number, found)) else sorted(found)
+    found = sorted(words)  # words of one number, such as True and 1, stay in this order
+    return sorted(found, key=lambda word: _number(word, "", 0, ".")) if all(map(is_number, found)) else found
