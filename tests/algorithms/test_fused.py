@@ -184,6 +184,23 @@ def test_fused_updates_notice_parameters_with_other_memory(discrete, draw, uncom
         torch.testing.assert_close(mine, other)
 
 
+def test_parameters_with_another_layout_get_programs_of_their_own(discrete, draw, monkeypatch):
+    def compiled(graph, inputs, options):
+        def program(*tensors):  # a compiled one reads memory by the strides that it was compiled for
+            assert [each.stride() for each in tensors] == [each.stride() for each in inputs]
+            return graph(*tensors)
+
+        return program
+
+    monkeypatch.setattr(torch._inductor, "compile", compiled)
+    batch, updater = draw(discrete, 6), Updater([DQNAlgorithm.build(discrete, hidden_sizes=(8,))], compile=True)
+    updater.update(batch)
+    for parameter in updater.params.values():
+        parameter.data = parameter.detach().t().contiguous().t()
+    updater.update(batch)
+    assert updater.updates == 2
+
+
 def test_fused_updates_decay_weights(box, draw, uncompiled, with_large_eps):
     with_large_eps(SACAlgorithm)
     learner = SACAlgorithm.build(box, network={"kind": "simba", **SIZES}, weight_decay=0.5, learning_rate=0.1)

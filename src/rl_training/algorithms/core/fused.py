@@ -6,7 +6,7 @@ The updater itself is traced: a copy of it takes one step on tensors that record
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from rl_training.types import Batch, ParameterGroup, UpdateResult
 
 OPTIONS = {
     "fallback_random": True,  # random numbers of PyTorch's default generator, the same as without compilation
-    "size_asserts": False,  # programs are kept by the layout of the batch; the checks take 5% of a small update
+    "size_asserts": False,  # programs are kept for one layout of their inputs; the checks take 5% of a small update
 }
 Tensors = dict[Any, Tensor]
 
@@ -52,8 +52,11 @@ class FusedUpdates:
     def __call__(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
         places = list(map(Tensor.data_ptr, (*self.updater.params.values(), *self.updater.buffers.values())))
         if places != self.places:  # also after `param.data = ...`
-            self.state, self.places = _state(self.updater), places
-        layout = tuple((name, each.shape, each.stride(), each.dtype) for name, each in batch.items())
+            state = _state(self.updater)
+            if _layout(state) != _layout(self.state):
+                self.programs.clear()
+            self.state, self.places = state, places
+        layout = _layout(batch)
         results = []
         for phase in phases:
             program = self.programs.get((phase, layout))
@@ -82,6 +85,10 @@ class FusedUpdates:
             graph = make_fx(update)(*(each.clone() for each in inputs))
             compiled = compile_graph(graph, inputs, options=OPTIONS)
         return lambda *tensors: _like(results[-1], compiled(*tensors))
+
+
+def _layout(tensors: Mapping[Any, Tensor]) -> tuple[Any, ...]:
+    return tuple((name, each.shape, each.stride(), each.dtype) for name, each in tensors.items())
 
 
 def _state(updater: Any) -> Tensors:
