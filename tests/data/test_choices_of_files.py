@@ -39,6 +39,19 @@ def test_no_file_alone_must_begin_with_1(tmp_path):
     assert (dataset.spec.action_dim, dataset.spec.action_start) == (2, 1)
 
 
+def test_action_1_alone_is_not_the_first_one(tmp_path):
+    paths = [write(tmp_path / name, [1] * 6) for name in ("a.csv", "b.csv")]
+    for given in (paths[:1], paths):
+        dataset = load(given, "dose")
+        assert (dataset.spec.action_dim, dataset.spec.action_start) == (2, 0)
+
+
+def test_missing_actions_do_not_hide_the_first_one(tmp_path):
+    paths = [write(tmp_path / "a.csv", [1, None, 2] * 2), write(tmp_path / "b.csv", [3, None, 2] * 2)]
+    dataset = load_transition_dataset(paths, columns={"obs": "temperature", "actions": "dose"}, allow=["nan"])
+    assert (dataset.spec.action_dim, dataset.spec.action_start) == (3, 1)
+
+
 def test_an_action_0_in_one_file_is_an_action_of_all(tmp_path):
     paths = [write(tmp_path / "a.csv", [1, 4, 3, 2, 1, 4]), write(tmp_path / "b.csv", [0, 1] * 3)]
     dataset = load(paths, "dose")

@@ -76,7 +76,7 @@ def lane(
     return FineTuneLane(data, actor, rows, settings, batch_size=batch_size, gamma=0.5)
 
 
-@pytest.mark.parametrize(("ratio", "old"), [(0.0, 0), (0.25, 2), (0.35, 3), (0.5, 4), (1.0, 8)])
+@pytest.mark.parametrize(("ratio", "old"), [(0.0, 0), (0.25, 2), (0.3, 2), (0.35, 3), (0.5, 4), (1.0, 8)])
 def test_the_ratio_is_the_share_of_rows_from_the_dataset(ratio: float, old: int) -> None:
     rows = replay()
     rows.add({**dataset(3).columns, "obs": torch.ones(3, 1)})
