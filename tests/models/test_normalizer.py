@@ -55,6 +55,18 @@ def test_merging_by_hand():
     assert [normalizer.mean.item(), normalizer.std.item()] == pytest.approx([3.0, 5**0.5])
 
 
+def test_the_statistics_follow_the_rows_after_any_number_of_merges():
+    normalizer = Normalizer((2,))
+    normalizer.std.fill_(2.0)
+    normalizer.count.fill_(2**24)  # from here on, float32 cannot count single rows
+    for _ in range(1_000):
+        normalizer.merge(torch.tensor([[0.0, 4.0]]))
+    share = 1_000 / 2**22
+    assert normalizer.mean.tolist() == pytest.approx([0, 4 * share], rel=0.01)
+    variances = normalizer.std.square() - 4  # that of the rows around the mean is 0 or 16
+    assert variances.tolist() == pytest.approx([-4 * share, 12 * share], rel=0.1)
+
+
 def test_a_column_that_never_moves_stays_finite_when_merged():
     normalizer = Normalizer((1,))
     normalizer.merge(torch.full((8, 1), 5.0))

@@ -14,6 +14,7 @@ from rl_training.types import EnvSpec, ObsPart
 MIN_SIDE, MIN_SIDE_NATURE = 5, 36  # pixels along the shorter side of an image
 PADDING = 1e-3  # of a std, for constant columns, as in TD3+BC and CORL
 ROUNDING = 1e-5  # a std of this fraction of the largest number is no more than the rounding of float32
+MAX_MERGES = 2**22  # every later merge weighs as much as this one: float32 would round off smaller changes
 
 
 class PixelEncoder(nn.Module):
@@ -178,6 +179,7 @@ class Statistics:
         """Adds rows [*population, rows, ...] (Chan, Golub & LeVeque, 1983)."""
         axis, new = self.count.dim(), rows.shape[self.count.dim()]
         before = self.count.view((*self.count.shape, *[1] * (self.mean.dim() - axis)))
+        before = before.clamp(max=new * (MAX_MERGES - 1))
         total, shift = before + new, rows.mean(axis) - self.mean
         squares = self.std.square() * before + rows.var(axis, unbiased=False) * new
         squares = squares + shift.square() * before * new / total
