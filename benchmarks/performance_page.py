@@ -68,9 +68,10 @@ def trainings(file: str, result: Result) -> str:
     ]
     times = [f"speed / {peer}" for peer in peers]
     compiling = ", with `--compile on`" if "--compile on" in result["commands"][0] else ""
+    images = ", from images" if all("from images" in each["what"] for each in result["trainings"].values()) else ""
     versions = {name: text for each in result["trainings"].values() for name, text in peer_versions(each).items()}
     return "\n".join([
-        f"### Whole trainings, {result['hardware'].partition(',')[0]}{compiling}\n",
+        f"### Whole trainings, {result['hardware'].partition(',')[0]}{images}{compiling}\n",
         f"Steps per second after the start (offline: updates per second), and this speed divided by that of each "
         f"other library: {repeats_of(result)}.\n",
         table(["training", "rl_training, per second", *times], rows),
