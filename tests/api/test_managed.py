@@ -50,6 +50,17 @@ def test_a_signal_ends_the_script_after_the_run_is_saved(number, error, tmp_path
     assert agent.result.steps == 64
 
 
+def test_after_ctrl_c_more_steps_count_from_the_stop(tmp_path):
+    agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **TINY | {"total_timesteps": 640})
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(callbacks=Interrupt(signal.SIGINT))
+    assert agent.result is not None
+    assert agent.result.steps == 32
+    assert agent.learn(total_timesteps=64).result.steps == 96
+    assert agent.learn(total_timesteps=32).result.steps == 128
+    assert agent.learn().result.steps == 640
+
+
 def test_learning_again_reports_that_nothing_was_trained(tmp_path, capfd):
     agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **TINY).learn()
     assert agent.result is not None

@@ -53,7 +53,7 @@ class ManagedAlgorithm:
         self._agent: Agent | None = None
         self._trust: tuple[str, ...] | None = None  # trusted modules of a loaded config; None: the user's own config
         self._new_run = False  # whether training after `load` starts a new run, even if it could continue one
-        self._asked = 0  # sum of the steps that the calls of `learn` have asked for
+        self._asked = 0  # sum of the steps that the calls of `learn` have asked for, up to a signal those trained
 
     @classmethod
     def _refuse_other_arguments(cls, config: Any, others: Sequence[Any]) -> None:
@@ -122,6 +122,7 @@ class ManagedAlgorithm:
         trained = trained._replace(threads=torch.get_num_threads())  # those of the training, for the same results
         self._agent = trained if self.config.given is None else with_environment(trained, self.config.given)
         if self.result.signal is not None:
+            self._asked = self.result.steps
             end_like(self.result.signal, f"saved {self.result.checkpoint_path}; learn() again continues the run")
         return self
 
