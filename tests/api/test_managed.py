@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 import sys
 from pathlib import Path
@@ -59,6 +60,14 @@ def test_after_ctrl_c_more_steps_count_from_the_stop(tmp_path):
     assert agent.learn(total_timesteps=64).result.steps == 96
     assert agent.learn(total_timesteps=32).result.steps == 128
     assert agent.learn().result.steps == 640
+
+
+def test_attributes_of_other_libraries_are_answered_with_what_to_use_here(agent):
+    with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'num_timesteps'; use result\.steps$"):
+        print(agent.num_timesteps)
+    with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'colour'$"):
+        print(agent.colour)
+    assert (copy.deepcopy(agent).predict(np.ones(4)) == agent.predict(np.ones(4))).all()
 
 
 def test_learning_again_reports_that_nothing_was_trained(tmp_path, capfd):

@@ -5,7 +5,7 @@ from __future__ import annotations  # the stub prints the annotations as they ar
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from rl_training.api.saving import copy_checkpoint
 from rl_training.envs.creation.given import Environment
 from rl_training.envs.creation.wrapping import Wrapper
 from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, require_integer, run_of, with_environment
-from rl_training.experiment.config.other_libraries import argument_here
+from rl_training.experiment.config.other_libraries import argument_here, attribute_here
 from rl_training.experiment.config.sections import with_backend
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.machine import kept_torch_settings
@@ -54,6 +54,11 @@ class ManagedAlgorithm:
         self._trust: tuple[str, ...] | None = None  # trusted modules of a loaded config; None: the user's own config
         self._new_run = False  # whether training after `load` starts a new run, even if it could continue one
         self._asked = 0  # sum of the steps that the calls of `learn` have asked for, up to a signal those trained
+
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{attribute_here(name)}")
 
     @classmethod
     def _refuse_other_arguments(cls, config: Any, others: Sequence[Any]) -> None:

@@ -162,6 +162,31 @@ ARGUMENTS: Mapping[str, str] = {
     "seeds": f"an agent for each seed, or {SEVERAL}",
 }
 
+# Attributes and methods of agents in other libraries, and what to write here.
+ATTRIBUTES: Mapping[str, str] = {
+    "set_env": "load(path, env=…)",
+    "env": "env= of the constructor, load() and evaluate(); config.env_id has its name",
+    "policy": "agent.learner.model for the networks",
+    "num_timesteps": "result.steps",
+    "replay_buffer": "a callback, whose state.lane.replay is the replay buffer",
+    "save_replay_buffer": "save(path), which includes the replay buffer",
+    "load_replay_buffer": "load(path), which includes the replay buffer",
+    "get_parameters": "agent.learner.state_dict()",
+    "set_parameters": "load(path)",
+    "set_random_seed": "seed=… in the constructor",
+    "set_logger": "log=['tensorboard'] in the constructor",
+    "logger": "metrics(), or log=['tensorboard'] in the constructor",
+    "fit": "learn(), with dataset=… in the constructor",
+    "train": "learn()",
+    "save_model": "save(path)",
+    "save_policy": "export(path)",
+}
+
+
+def attribute_here(name: str) -> str:
+    """A hint to append to an error message about an attribute of an agent; empty for unknown ones."""
+    return f"; use {ATTRIBUTES[name]}" if name in ATTRIBUTES else ""
+
 
 def argument_here(name: str) -> str:
     """A hint to append to an error message about an argument; empty for unknown ones."""
