@@ -63,7 +63,7 @@ def test_after_ctrl_c_more_steps_count_from_the_stop(tmp_path):
 
 
 def test_attributes_of_other_libraries_are_answered_with_what_to_use_here(agent):
-    with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'num_timesteps'; use result\.steps$"):
+    with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'num_timesteps'; use \.result\.steps$"):
         print(agent.num_timesteps)
     with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'colour'$"):
         print(agent.colour)

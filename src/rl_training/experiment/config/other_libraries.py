@@ -165,13 +165,13 @@ ARGUMENTS: Mapping[str, str] = {
 # Attributes and methods of agents in other libraries, and what to write here.
 ATTRIBUTES: Mapping[str, str] = {
     "set_env": "load(path, env=…)",
-    "env": "env= of the constructor, load() and evaluate(); config.env_id has its name",
-    "policy": "agent.learner.model for the networks",
-    "num_timesteps": "result.steps",
+    "env": "env= of the constructor, load() and evaluate(); .config.env_id is its id",
+    "policy": ".agent.learner.model for the networks",
+    "num_timesteps": ".result.steps",
     "replay_buffer": "a callback, whose state.lane.replay is the replay buffer",
     "save_replay_buffer": "save(path), which includes the replay buffer",
     "load_replay_buffer": "load(path), which includes the replay buffer",
-    "get_parameters": "agent.learner.state_dict()",
+    "get_parameters": ".agent.learner.state_dict()",
     "set_parameters": "load(path)",
     "set_random_seed": "seed=… in the constructor",
     "set_logger": "log=['tensorboard'] in the constructor",
