@@ -15,7 +15,8 @@ import torch
 import rl_training
 from rl_training import BC, IQL, PPO, evaluate_checkpoint, predict_checkpoint, resume_training, runtime, train_ppo
 from rl_training.experiment.config.train_config import ConfigError
-from rl_training.runtime.engine import Callback
+from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.runtime.engine import Callback, CallbackError
 from rl_training.runtime.state import TrainerState
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -33,6 +34,11 @@ class Interrupt(Callback):
     def on_step_end(self, state: TrainerState) -> None:
         if state.global_step <= 32:
             signal.raise_signal(self.number)
+
+
+class Fail(Callback):
+    def on_step_end(self, state: TrainerState) -> None:
+        raise ZeroDivisionError
 
 
 @pytest.mark.parametrize(
@@ -60,6 +66,16 @@ def test_after_ctrl_c_more_steps_count_from_the_stop(tmp_path):
     assert agent.learn(total_timesteps=64).result.steps == 96
     assert agent.learn(total_timesteps=32).result.steps == 128
     assert agent.learn().result.steps == 640
+    assert agent.learn(total_timesteps=32).result.steps == 672
+
+
+def test_more_steps_count_from_where_a_callback_or_an_error_stopped_the_run(tmp_path):
+    agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **TINY | {"total_timesteps": 640})
+    assert agent.learn(callbacks=StopAtStep(64)).result.steps == 64
+    with pytest.raises(CallbackError):
+        agent.learn(total_timesteps=32, callbacks=Fail())
+    assert agent.learn(total_timesteps=32).result.steps == 96
+    assert PPO.load(tmp_path / "run").learn().learn(total_timesteps=32).result.steps == 672
 
 
 def test_attributes_of_other_libraries_are_answered_with_what_to_use_here(agent):

@@ -53,7 +53,7 @@ class ManagedAlgorithm:
         self._agent: Agent | None = None
         self._trust: tuple[str, ...] | None = None  # trusted modules of a loaded config; None: the user's own config
         self._new_run = False  # whether training after `load` starts a new run, even if it could continue one
-        self._asked = 0  # sum of the steps that the calls of `learn` have asked for, up to a signal those trained
+        self._asked = 0  # sum of the steps that the calls of `learn` have asked for, or those trained if fewer
 
     if not TYPE_CHECKING:  # type checkers would accept any attribute
 
@@ -120,6 +120,7 @@ class ManagedAlgorithm:
             self.result, self._asked = self._run(fresh=fresh, **more), self.config.duration
         else:
             self.result = self._continue(self._agent, total_timesteps, more)
+        self._asked = min(self._asked, self.result.steps)
         if self.result.checkpoint_path is None:
             raise RuntimeError("Training wrote no checkpoint.")
         checkpoint = self.result.checkpoint_path.absolute()  # still the same after os.chdir
@@ -127,7 +128,6 @@ class ManagedAlgorithm:
         trained = trained._replace(threads=torch.get_num_threads())  # those of the training, for the same results
         self._agent = trained if self.config.given is None else with_environment(trained, self.config.given)
         if self.result.signal is not None:
-            self._asked = self.result.steps
             end_like(self.result.signal, f"saved {self.result.checkpoint_path}; learn() again continues the run")
         return self
 
@@ -144,12 +144,12 @@ class ManagedAlgorithm:
             self.config = new_run_from(agent.path, self.config, steps, chosen)
             self._asked = self.config.duration
             return self._run(start=agent.path, **more)
-        if self.result is None:
-            self._asked = agent.step
-        self._asked += steps or 0
-        total = None if steps is None else self._asked
+        asked = (agent.step if self.result is None else self._asked) + (steps or 0)
+        total = None if steps is None else asked
         trust: Trust = modules_of(self.config) if self._trust is None else self._trust  # None: the user's own config
-        return resume_run(agent.run_dir, steps=total, trust=trust, given=self.config.given, **more)
+        result = resume_run(agent.run_dir, steps=total, trust=trust, given=self.config.given, **more)
+        self._asked = result.steps if steps is None else asked
+        return result
 
     def evaluate(
         self, num_episodes: int = 10, *, seed: int = 0, deterministic: bool | None = None,
