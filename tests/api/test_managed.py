@@ -86,6 +86,22 @@ def test_attributes_of_other_libraries_are_answered_with_what_to_use_here(agent)
     assert (copy.deepcopy(agent).predict(np.ones(4)) == agent.predict(np.ones(4))).all()
 
 
+class WithProperties(PPO):
+    @property
+    def lives(self) -> int:
+        raise AttributeError("the wrapper counts no lives")
+
+    env = lives  # a name that other libraries use too
+
+
+@pytest.mark.parametrize("name", ["lives", "env"])
+def test_the_error_of_a_property_is_raised_as_it_is(name):
+    agent = WithProperties("CartPole-v1", **TINY)
+    assert not hasattr(agent, name)
+    with pytest.raises(AttributeError, match=r"^the wrapper counts no lives$"):
+        getattr(agent, name)
+
+
 def test_learning_again_reports_that_nothing_was_trained(tmp_path, capfd):
     agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **TINY).learn()
     assert agent.result is not None

@@ -57,8 +57,10 @@ class ManagedAlgorithm:
 
     if not TYPE_CHECKING:  # type checkers would accept any attribute
 
-        def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{attribute_here(name)}")
+        def __getattr__(self, name: str) -> Any:
+            if (hint := attribute_here(name)) and not hasattr(type(self), name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+            return super().__getattribute__(name)  # raises its error again, such as that of a property of a subclass
 
     @classmethod
     def _refuse_other_arguments(cls, config: Any, others: Sequence[Any]) -> None:
@@ -144,11 +146,10 @@ class ManagedAlgorithm:
             self.config = new_run_from(agent.path, self.config, steps, chosen)
             self._asked = self.config.duration
             return self._run(start=agent.path, **more)
-        asked = (agent.step if self.result is None else self._asked) + (steps or 0)
-        total = None if steps is None else asked
+        total = None if steps is None else steps + (agent.step if self.result is None else self._asked)
         trust: Trust = modules_of(self.config) if self._trust is None else self._trust  # None: the user's own config
         result = resume_run(agent.run_dir, steps=total, trust=trust, given=self.config.given, **more)
-        self._asked = result.steps if steps is None else asked
+        self._asked = result.steps if total is None else total
         return result
 
     def evaluate(
@@ -186,8 +187,7 @@ class ManagedAlgorithm:
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
         """Copies the agent's checkpoint to the directory `path`; `overwrite` replaces another agent saved there."""
-        copy_checkpoint(self.agent.path, Path(path), overwrite=overwrite)
-        return Path(path)
+        return copy_checkpoint(self.agent.path, Path(path), overwrite=overwrite)
 
     def export(
         self, path: Path | str, *, tolerance: float = 1e-5, observations: int = 4_096, data: Path | str | None = None

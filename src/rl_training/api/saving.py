@@ -8,11 +8,11 @@ from rl_training.files import fsync_directory, remove_directory, temporary_direc
 from rl_training.runtime.checkpoints.format import MANIFEST
 
 
-def copy_checkpoint(source: Path, target: Path, *, overwrite: bool) -> None:
+def copy_checkpoint(source: Path, target: Path, *, overwrite: bool) -> Path:
     """Copies a checkpoint whole or not at all. A copy that `target` already holds is left as it is."""
     if target.exists():
         if _manifest(target) == _manifest(source):
-            return
+            return target
         _require_replaceable(target, overwrite=overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_directory(target.parent)
@@ -24,6 +24,7 @@ def copy_checkpoint(source: Path, target: Path, *, overwrite: bool) -> None:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     fsync_directory(target.parent)
+    return target
 
 
 def _require_replaceable(target: Path, *, overwrite: bool) -> None:
