@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -69,3 +70,73 @@ def test_a_copy_that_fails_leaves_the_saved_agent_and_no_other_file(
         agents[1].save(saved, overwrite=True)
     assert contents(saved) == contents(agents[0].agent.path)
     assert [each.name for each in tmp_path.iterdir()] == ["agent"]
+
+
+def test_a_rename_that_fails_leaves_the_saved_agent(
+    agents: list[PPO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, rename = agents[0].save(tmp_path / "agent"), os.replace
+    before = contents(saved)
+
+    def refuse_state(source: Path, target: Path) -> None:
+        if target == saved and contents(source) != before:
+            raise PermissionError("in use")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse_state)
+    with pytest.raises(PermissionError, match="in use"):
+        agents[1].save(saved, overwrite=True)
+    assert contents(saved) == before
+    assert [each.name for each in tmp_path.iterdir()] == ["agent"]
+
+
+def test_a_link_stays_a_link(agents: list[PPO], tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to("agents/first", target_is_directory=True)
+    for agent in agents:
+        agent.save(tmp_path / "latest", overwrite=True)
+        assert contents(tmp_path / "agents" / "first") == contents(agent.agent.path)
+    assert (tmp_path / "latest").is_symlink()
+    assert sorted(each.name for each in tmp_path.rglob("*") if each.is_dir() and not each.is_symlink()) == [
+        "agents", "first"
+    ]  # fmt: skip
+
+
+def test_a_damaged_copy_is_replaced(agents: list[PPO], tmp_path: Path) -> None:
+    saved = agents[0].save(tmp_path / "agent")
+    (saved / "learner.safetensors").write_bytes(b"")
+    agents[0].save(saved)
+    assert contents(saved) == contents(agents[0].agent.path)
+
+
+def test_a_folder_named_checkpoints_outside_a_run_may_hold_saved_agents(agents: list[PPO], tmp_path: Path) -> None:
+    saved = agents[0].save(tmp_path / "checkpoints" / "best")
+    agents[1].save(saved, overwrite=True)
+    assert contents(saved) == contents(agents[1].agent.path)
+
+
+def test_an_agent_whose_files_another_one_has_replaced_is_neither_saved_nor_trained(
+    agents: list[PPO], tmp_path: Path
+) -> None:
+    loaded = PPO.load(agents[0].save(tmp_path / "agent"))
+    agents[1].save(tmp_path / "agent", overwrite=True)
+    with pytest.raises(ValueError, match="agent was replaced after this agent was loaded; load it again"):
+        loaded.save(tmp_path / "copy")
+    with pytest.raises(ValueError, match="agent was replaced after this agent was loaded; load it again"):
+        loaded.learn(total_timesteps=16)
+    assert [each.name for each in tmp_path.iterdir()] == ["agent"]
+
+
+def test_an_agent_whose_files_are_missing_is_not_saved(agents: list[PPO], tmp_path: Path) -> None:
+    loaded = PPO.load(agents[0].save(tmp_path / "agent"))
+    shutil.rmtree(tmp_path / "agent")
+    (tmp_path / "new").mkdir()
+    with pytest.raises(ValueError, match=r"no checkpoint at .*agent: the directory does not exist"):
+        loaded.save(tmp_path / "new")
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    agents: list[PPO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PermissionError, match=r"Permission denied: '.*/agent'"):
+        agents[0].save(tmp_path / "agent")

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from rl_training.experiment.agent import CHECKPOINTS, find_checkpoint
+from rl_training.experiment.agent import CHECKPOINTS, Agent
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.other_options import require_same_seed
 from rl_training.experiment.run_directory import CONFIG, default_directory, new_name
-from rl_training.runtime.checkpoints.reading import list_checkpoints
+from rl_training.runtime.checkpoints.format import UnreadableCheckpointError
+from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, read_checkpoint
 
 
 def is_newest_of_a_run(checkpoint: Path) -> bool:
@@ -23,9 +24,16 @@ def is_newest_of_a_run(checkpoint: Path) -> bool:
     return True
 
 
-def new_run_from(checkpoint: Path, config: TrainConfig, steps: int | None, output: str | None) -> TrainConfig:
+def checkpoint_of(agent: Agent) -> Checkpoint:
+    """Returns the checkpoint of an agent; raises an error if it is damaged or another one has replaced it."""
+    found = read_checkpoint(agent.path)
+    if agent.manifest not in (None, found.manifest):
+        raise UnreadableCheckpointError(f"{agent.path} was replaced after this agent was loaded", "load it again")
+    return found
+
+
+def new_run_from(start: Checkpoint, config: TrainConfig, steps: int | None, output: str | None) -> TrainConfig:
     """Returns the config of a new run from a checkpoint, `steps` longer if given, in a directory without a run."""
-    start = find_checkpoint(checkpoint)
     require_same_seed(start, config)
     done = start.step
     if config.online_steps and not start.info["config"]["online_steps"]:  # `learn` may have trained more offline steps

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 import torch
 
-from rl_training.api.continuing import is_newest_of_a_run, new_run_from
+from rl_training.api.continuing import checkpoint_of, is_newest_of_a_run, new_run_from
 from rl_training.api.environments import in_environment, parse_with_env
 from rl_training.api.saving import copy_checkpoint
 from rl_training.envs.creation.given import Environment
@@ -133,7 +133,7 @@ class ManagedAlgorithm:
             end_like(self.result.signal, f"saved {self.result.checkpoint_path}; learn() again continues the run")
         return self
 
-    def _run(self, *, start: Path | None = None, **more: Any) -> TrainResult:
+    def _run(self, *, start: Checkpoint | None = None, **more: Any) -> TrainResult:
         modules = modules_of(self.config)
         if self._trust is not None and self._agent is not None:
             require_trusted(modules, self._trust, self._agent.path)
@@ -142,10 +142,10 @@ class ManagedAlgorithm:
     def _continue(self, agent: Agent, steps: int | None, more: dict[str, Any]) -> TrainResult:
         """Continues the run of the agent, or starts a new run from a saved agent."""
         if self.result is None and (self._new_run or not is_newest_of_a_run(agent.path)):
-            chosen = self.config.output_dir if self._new_run else None
-            self.config = new_run_from(agent.path, self.config, steps, chosen)
+            start, chosen = checkpoint_of(agent), self.config.output_dir if self._new_run else None
+            self.config = new_run_from(start, self.config, steps, chosen)
             self._asked = self.config.duration
-            return self._run(start=agent.path, **more)
+            return self._run(start=start, **more)
         total = None if steps is None else steps + (agent.step if self.result is None else self._asked)
         trust: Trust = modules_of(self.config) if self._trust is None else self._trust  # None: the user's own config
         result = resume_run(agent.run_dir, steps=total, trust=trust, given=self.config.given, **more)
@@ -187,7 +187,7 @@ class ManagedAlgorithm:
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
         """Copies the agent's checkpoint to the directory `path`; `overwrite` replaces another agent saved there."""
-        return copy_checkpoint(self.agent.path, Path(path), overwrite=overwrite)
+        return copy_checkpoint(checkpoint_of(self.agent), Path(path), overwrite=overwrite)
 
     def export(
         self, path: Path | str, *, tolerance: float = 1e-5, observations: int = 4_096, data: Path | str | None = None

@@ -40,7 +40,7 @@ from rl_training.experiment.trust import (
 )
 from rl_training.files import read_json
 from rl_training.messages import Warn, command, first_few, print_warning
-from rl_training.runtime.checkpoints.format import MANIFEST, STATE, UnreadableCheckpointError, step_name
+from rl_training.runtime.checkpoints.format import MANIFEST, STATE, Manifest, UnreadableCheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.memory import Memory
@@ -62,6 +62,7 @@ class Agent(NamedTuple):
     trust: tuple[str, ...] = ()  # modules that its environment may import, besides those trained with before
     step: int = 0
     threads: int | None = None  # of PyTorch while it acts; None: the current number
+    manifest: Manifest | None = None  # of its checkpoint
 
     @torch.no_grad()
     def predict(
@@ -293,4 +294,7 @@ def agent_from(checkpoint: Checkpoint, *, device: str, trust: Trust) -> Agent:
     saved = checkpoint.group("learner")
     load_tensors(dict(learner.named_parameters()), saved["parameters"])
     load_tensors(dict(learner.named_buffers()), saved.get("buffers", {}))
-    return Agent(learner.eval(), spec, config, checkpoint.path, trusted_names(trust), checkpoint.step)
+    return Agent(
+        learner.eval(), spec, config, checkpoint.path, trusted_names(trust), checkpoint.step,
+        manifest=checkpoint.manifest,
+    )  # fmt: skip
