@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from rl_training import PPO
+from rl_training.experiment.config.train_config import ConfigError
+from rl_training.experiment.verify import verify_run
 
 TINY: dict[str, Any] = {"num_envs": 2, "num_steps": 8, "batch_size": 8, "eval_interval": 0, "hidden_sizes": [8]}
 OBS = np.random.default_rng(0).normal(size=(20, 4))
@@ -140,3 +142,13 @@ def test_a_folder_that_cannot_be_written_is_named(
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match=r"Permission denied: '.*/agent'"):
         agents[0].save(tmp_path / "agent")
+
+
+def test_a_run_is_verified_only_from_the_checkpoint_that_it_started_from(
+    agents: list[PPO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agents[0].save("agent")
+    PPO.load("agent", output_dir="new").learn(total_timesteps=16).save("agent", overwrite=True)
+    with pytest.raises(ConfigError, match=r"new started from step 16 of .*agent, which holds step 32 now; restore it"):
+        verify_run(Path("new"))

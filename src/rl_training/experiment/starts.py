@@ -48,6 +48,9 @@ def started_from(record: Mapping[str, Any], run: Path) -> Path | None:
         return None
     if not Path(found["checkpoint"]).is_dir():
         raise ConfigError(f"{run} started from {found['checkpoint']}, which is missing; restore it")
+    if (now := read_checkpoint(found["checkpoint"]).step) != found["step"]:
+        replaced = f"step {found['step']:,} of {found['checkpoint']}, which holds step {now:,} now"
+        raise ConfigError(f"{run} started from {replaced}; restore it")
     return Path(found["checkpoint"])
 
 
