@@ -93,6 +93,17 @@ def test_terminals_that_include_all_time_limits_are_reported(tmp_path, limits, e
         )
 
 
+def test_terminals_that_include_the_time_limits_of_one_file_alone_are_not_reported(tmp_path):
+    obs = np.arange(6, dtype=np.float32)
+    for name, done, truncated in (("a", (2, 5), (2,)), ("b", (2,), (5,))):
+        ends = {"done": np.isin(obs, done), "truncated": np.isin(obs, truncated)}
+        np.savez(tmp_path / f"{name}.npz", obs=obs, actions=obs, rewards=obs, next_obs=obs + 1, **ends)
+    found = {name: inspect_source(str(tmp_path / name)).findings for name in ("a.npz", "*.npz")}
+    kinds = {name: [finding.kind for finding in findings] for name, findings in found.items()}
+    assert "truncated_terminals" in kinds["a.npz"]
+    assert "truncated_terminals" not in kinds["*.npz"]
+
+
 def test_numbers_that_never_change_are_reported(counted):
     columns = counted([1, 2, 3], dones=(2,))
     columns["obs"] = np.hstack([columns["obs"], np.full((3, 2), 5, np.float32)])

@@ -12,6 +12,8 @@ from rl_training.data.words import is_missing, plain_word, to_words
 from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays
 
+TRUNCATED_TERMINALS = "truncated_terminals"
+MUCH = 0.2  # of the rewards
 EXACT = 2**53  # larger floats do not hold every integer
 
 Warnings = tuple[tuple[str, str, str], ...]  # kind, text and fix
@@ -69,7 +71,21 @@ def truncated_terminals(dones: Array, truncated: Array, names: Mapping[str, str]
         return ()
     text = f"all rows that {limits!r} marks are also marked in {terminals!r}, so they are read as terminal"
     fix = f"if {terminals!r} marks time limits too, keep only the terminal rows in it, because others must bootstrap"
-    return (("truncated_terminals", text, fix),)
+    return ((TRUNCATED_TERMINALS, text, fix),)
+
+
+def lost_rewards(rewards: Array | None, kept: Array) -> Warnings:
+    """Warns if the rows that are dropped have most of the rewards, such as one that is given at the end."""
+    if rewards is None or rewards.size != len(rewards):
+        return ()
+    sizes = np.nan_to_num(np.abs(rewards.reshape(-1).astype(np.float64)), posinf=0.0)
+    lost, total = len(sizes) - len(kept), float(sizes.sum())
+    share = 1 - float(sizes[kept].sum()) / total if total else 0.0
+    if share <= MUCH or share * len(sizes) <= 2 * lost:
+        return ()
+    text = f"the last rows of truncated episodes are left out, and with them more than {MUCH:.0%} of the rewards"
+    fix = "if these episodes end there, mark their last rows with 1 in a column, and name it with --columns dones=NAME"
+    return (("lost_rewards", text, fix),)
 
 
 def join_episodes(columns: Arrays, column: str, source: object) -> tuple[Array | None, Warnings]:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from rl_training.data.datasets.trajectories import renumbered
-from rl_training.data.readers.episodes import shared_ids
+from rl_training.data.readers.episodes import TRUNCATED_TERMINALS, shared_ids
 from rl_training.data.readers.plan import STANDARD
 from rl_training.data.readers.rows import Labels, LeftOut, StoredColumns, incomplete_notes
 from rl_training.types import Array, EnvSpec
@@ -108,11 +108,16 @@ def _joined_labels(parts: Sequence[StoredColumns], notes: Sequence[str]) -> Labe
     with_actions = [part for part in parts if has_actions(part)] or parts
     flagged = [part.labels.integer_actions or part.columns["actions"].dtype.kind in "iu" for part in with_actions]
     warnings = dict.fromkeys(each for part in parts for each in part.labels.warnings)
+    has_limits = any(part.labels.has_limits for part in parts)
     return parts[0].labels._replace(
         integer_actions=all(flagged),
         notes=tuple(dict.fromkeys([*(note for part in parts for note in part.labels.notes), *notes])),
         incomplete=_incomplete(parts),
-        warnings=(*warnings, *shared_ids([part.labels.episodes for part in parts])),
+        warnings=(
+            *(each for each in warnings if not (has_limits and each[0] == TRUNCATED_TERMINALS)),
+            *shared_ids([part.labels.episodes for part in parts]),
+        ),
+        has_limits=has_limits,
     )
 
 

@@ -17,7 +17,7 @@ from rl_training.data.datasets.validation import (
     require_equal_lengths,
     require_flags,
 )
-from rl_training.data.readers.episodes import Warnings, truncated_terminals
+from rl_training.data.readers.episodes import Warnings, lost_rewards, truncated_terminals
 from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import Numbers
 from rl_training.messages import many, rows_text
@@ -26,7 +26,6 @@ from rl_training.types import Array, Arrays, EnvSpec
 DERIVED = ("next_obs", "dones", "truncated", DURATIONS)  # computed from other columns if the file lacks them
 SHOWN = 100  # row numbers in JSON
 FEW_FILES = 3  # with a sentence for each
-MUCH = 0.2  # of the rewards
 NO_NEXT_OBS = "no next observation is known"
 
 
@@ -72,6 +71,7 @@ class Labels(NamedTuple):
     warnings: Warnings = ()
     episodes: Mapping[tuple[object, ...], bool] = {}  # ids in a table, and whether a row of each marks an end
     incomplete: tuple[str, ...] = ()  # other columns that are left out, because values are missing
+    has_limits: bool = False  # rows that are marked as truncated and not as terminal
     text_ids: frozenset[str] = frozenset()  # columns of text that are kept as ids
     final_rows: bool = False  # terminal rows held the last observation of an episode
 
@@ -128,7 +128,8 @@ def complete_transitions(
     rows = len(columns["obs"])
     flags = {name: columns.pop(name, np.zeros(rows, bool)) for name in ("dones", "truncated")}
     dones, truncated = (read_flags(names.get(name, name), column, source, order) for name, column in flags.items())
-    labels = labels._replace(warnings=(*labels.warnings, *truncated_terminals(dones, truncated, names)))
+    warnings = (*labels.warnings, *truncated_terminals(dones, truncated, names))
+    labels = labels._replace(warnings=warnings, has_limits=bool((truncated & ~dones).any()))
     episodes = columns.pop("episodes", None)
     trajectories = None if spec is None else columns.pop(STORED, None)
     if episodes is not None:
@@ -144,7 +145,7 @@ def complete_transitions(
         rewards = columns["rewards"].copy() if "rewards" in columns else None
         timed = with_durations(columns, names, dones | truncated, source, time)
         complete, kept = _derive_next_obs(timed, dones, truncated, source)
-        labels = labels._replace(warnings=(*labels.warnings, *_lost_rewards(rewards, kept)))
+        labels = labels._replace(warnings=(*labels.warnings, *lost_rewards(rewards, kept)))
     else:
         raise ValueError(_ambiguous_ends(source, names["dones"]))
     if spec is not None and spec.obs_names is not None:  # a file written here
@@ -155,20 +156,6 @@ def complete_transitions(
     positions = order if not len(lost) else kept if order is None else order[kept]
     trajectories = None if trajectories is None else trajectories[kept]
     return StoredColumns(complete, dict(names), rows, spec, labels, left_out, positions, trajectories)
-
-
-def _lost_rewards(rewards: Array | None, kept: Array) -> Warnings:
-    """Warns if the rows that are dropped have most of the rewards, such as one that is given at the end."""
-    if rewards is None or rewards.size != len(rewards):
-        return ()
-    sizes = np.nan_to_num(np.abs(rewards.reshape(-1).astype(np.float64)), posinf=0.0)
-    lost, total = len(sizes) - len(kept), float(sizes.sum())
-    share = 1 - float(sizes[kept].sum()) / total if total else 0.0
-    if share <= MUCH or share * len(sizes) <= 2 * lost:
-        return ()
-    text = f"the last rows of truncated episodes are left out, and with them more than {MUCH:.0%} of the rewards"
-    fix = "if these episodes end there, mark their last rows with 1 in a column, and name it with --columns dones=NAME"
-    return (("lost_rewards", text, fix),)
 
 
 def _ambiguous_ends(source: object, ends: str) -> str:
