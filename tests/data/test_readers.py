@@ -1,5 +1,6 @@
 """Files become transitions that never lead from one episode into another."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -224,13 +225,12 @@ def test_files_of_a_glob_are_joined_in_order_and_an_episode_ends_with_each(tmp_p
     assert read_columns(tmp_path / "*.npz").rows == 5
 
 
-def test_files_of_different_columns_are_not_joined(tmp_path, counted):
+@pytest.mark.parametrize(("name", "word"), [("weights", "weights="), ("weight (kg)", "'weight (kg)='")])
+def test_files_of_different_columns_are_not_joined(tmp_path, counted, name, word):
     np.savez(tmp_path / "a.npz", **counted([1, 2], dones=(1,)))
-    np.savez(tmp_path / "b.npz", **counted([1, 2], dones=(1,)), weights=[1, 2])
-    with pytest.raises(
-        ValueError,
-        match=r"b\.npz has the columns .*'weights'.* load these files separately, or use --columns weights= to",
-    ):
+    np.savez(tmp_path / "b.npz", **counted([1, 2], dones=(1,)), **{name: [1, 2]})
+    remedy = re.escape(f"load these files separately, or use --columns {word} to")
+    with pytest.raises(ValueError, match=rf"b\.npz has the columns .*'{re.escape(name)}'.* {remedy}"):
         load_transition_dataset(tmp_path / "*.npz")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import TypeAlias
@@ -51,7 +52,7 @@ def _require_same_columns(parts: Sequence[StoredColumns], sources: Sequence[obje
     for part, source in zip(parts, sources, strict=True):
         if part.columns.keys() != first.keys():
             differing = sorted(part.columns.keys() ^ first.keys())
-            options = " ".join(f"--columns {name}=" for name in differing)
+            options = shlex.join(word for name in differing for word in ("--columns", f"{name}="))
             ignore = "" if {*differing} & {*STANDARD} else f", or use {options} to ignore what only one of them has"
             raise ValueError(
                 f"{source} has the columns {sorted(part.columns)}, but {sources[0]} has {sorted(first)}; load these "
