@@ -81,6 +81,7 @@ def test_images_that_are_not_whole_pixels_are_refused_and_not_rounded_to_black(n
         (spaces.Discrete(5), 2),
         (spaces.Dict(a=spaces.Discrete(3)), {"a": 1}),
         (spaces.Tuple([spaces.Discrete(3), spaces.Discrete(2)]), (1, 0)),
+        (spaces.Tuple([spaces.Discrete(3), spaces.Dict(a=spaces.Discrete(3))]), (1, {"a": 2})),
     ],
 )
 def test_the_pair_that_reset_returns_is_refused_by_name_in_every_space(new_agent, space, obs):

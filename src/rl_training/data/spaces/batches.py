@@ -32,12 +32,11 @@ def is_pair_of_reset(values: Any, space: "Description | None") -> bool:
     """Whether these are an observation and its info, and not observations of the space; None: a plain array."""
     if not (isinstance(values, tuple) and len(values) == 2 and isinstance(values[1], Mapping)):
         return False
-    if space is None or space["type"] not in ("Dict", "Tuple"):
+    if space is not None and space["type"] == "Tuple" and len(space["subspaces"]) == 2:
+        space = space["subspaces"][1]  # this may be a single observation
+    if space is None or space["type"] != "Dict":
         return True
-    subspaces = space["subspaces"]
-    if space["type"] == "Dict":
-        return not values[1].keys() & subspaces.keys()
-    return len(subspaces) != 2 or subspaces[1]["type"] != "Dict"
+    return not values[1].keys() & space["subspaces"].keys()
 
 
 def entry(values: Any, index: int) -> Any:
