@@ -79,8 +79,9 @@ def test_more_steps_count_from_where_a_callback_or_an_error_stopped_the_run(tmp_
 
 
 def test_attributes_of_other_libraries_are_answered_with_what_to_use_here(agent):
-    with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'num_timesteps'; use \.result\.steps$"):
+    with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'num_timesteps'; use \.agent\.step$"):
         print(agent.num_timesteps)
+    assert PPO.load(agent.agent.path).agent.step == agent.result.steps  # `result` of a loaded agent is None
     with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'colour'$"):
         print(agent.colour)
     assert (copy.deepcopy(agent).predict(np.ones(4)) == agent.predict(np.ones(4))).all()

@@ -167,7 +167,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "set_env": "load(path, env=…)",
     "env": "env= of the constructor, load() and evaluate(); .config.env_id is its id",
     "policy": ".agent.learner.model for the networks",
-    "num_timesteps": ".result.steps",
+    "num_timesteps": ".agent.step",
     "replay_buffer": "a callback, whose state.lane.replay is the replay buffer",
     "save_replay_buffer": "save(path), which includes the replay buffer",
     "load_replay_buffer": "load(path), which includes the replay buffer",
