@@ -57,31 +57,42 @@ def test_a_signal_ends_the_script_after_the_run_is_saved(number, error, tmp_path
     assert agent.result.steps == 64
 
 
+def steps(agent: PPO) -> int:
+    assert agent.result is not None
+    return agent.result.steps
+
+
 def test_after_ctrl_c_more_steps_count_from_the_stop(tmp_path):
     agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **TINY | {"total_timesteps": 640})
     with pytest.raises(KeyboardInterrupt):
         agent.learn(callbacks=Interrupt(signal.SIGINT))
     assert agent.result is not None
-    assert agent.result.steps == 32
-    assert agent.learn(total_timesteps=64).result.steps == 96
-    assert agent.learn(total_timesteps=32).result.steps == 128
-    assert agent.learn().result.steps == 640
-    assert agent.learn(total_timesteps=32).result.steps == 672
+    assert steps(agent) == 32
+    assert steps(agent.learn(total_timesteps=64)) == 96
+    assert steps(agent.learn(total_timesteps=32)) == 128
+    assert steps(agent.learn()) == 640
+    assert steps(agent.learn(total_timesteps=32)) == 672
 
 
 def test_more_steps_count_from_where_a_callback_or_an_error_stopped_the_run(tmp_path):
     agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **TINY | {"total_timesteps": 640})
-    assert agent.learn(callbacks=StopAtStep(64)).result.steps == 64
+    assert steps(agent.learn(callbacks=StopAtStep(64))) == 64
     with pytest.raises(CallbackError):
         agent.learn(total_timesteps=32, callbacks=Fail())
-    assert agent.learn(total_timesteps=32).result.steps == 96
-    assert PPO.load(tmp_path / "run").learn().learn(total_timesteps=32).result.steps == 672
+    assert steps(agent.learn(total_timesteps=32)) == 96
+    assert steps(PPO.load(tmp_path / "run").learn().learn(total_timesteps=32)) == 672
+
+
+def test_a_script_that_runs_again_trains_no_more_steps(tmp_path):
+    for _ in range(2):
+        agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **TINY)
+        assert steps(agent.learn(total_timesteps=32).learn().learn(total_timesteps=32)) == 64
 
 
 def test_attributes_of_other_libraries_are_answered_with_what_to_use_here(agent):
     with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'num_timesteps'; use \.agent\.step$"):
         print(agent.num_timesteps)
-    assert PPO.load(agent.agent.path).agent.step == agent.result.steps  # `result` of a loaded agent is None
+    assert PPO.load(agent.agent.path).agent.step == steps(agent)  # `result` of a loaded agent is None
     with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'colour'$"):
         print(agent.colour)
     assert (copy.deepcopy(agent).predict(np.ones(4)) == agent.predict(np.ones(4))).all()

@@ -146,10 +146,10 @@ class ManagedAlgorithm:
             self.config = new_run_from(start, self.config, steps, chosen)
             self._asked = self.config.duration
             return self._run(start=start, **more)
-        total = None if steps is None else steps + (agent.step if self.result is None else self._asked)
+        done = agent.step if self.result is None else self._asked
         trust: Trust = modules_of(self.config) if self._trust is None else self._trust  # None: the user's own config
-        result = resume_run(agent.run_dir, steps=total, trust=trust, given=self.config.given, **more)
-        self._asked = result.steps if total is None else total
+        result = resume_run(agent.run_dir, steps=steps and done + steps, trust=trust, given=self.config.given, **more)
+        self._asked = done + steps if steps else result.steps if result.trained else done
         return result
 
     def evaluate(
