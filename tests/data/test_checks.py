@@ -95,9 +95,10 @@ def test_terminals_that_include_all_time_limits_are_reported(tmp_path, limits, e
 
 def test_terminals_that_include_the_time_limits_of_one_file_alone_are_not_reported(tmp_path):
     obs = np.arange(6, dtype=np.float32)
-    for name, done, truncated in (("a", (2, 5), (2,)), ("b", (2,), (5,))):
-        ends = {"done": np.isin(obs, done), "truncated": np.isin(obs, truncated)}
-        np.savez(tmp_path / f"{name}.npz", obs=obs, actions=obs, rewards=obs, next_obs=obs + 1, **ends)
+    columns = {"obs": obs, "actions": obs, "rewards": obs, "next_obs": obs + 1}
+    for name, ends, limits in (("a", (2, 5), (2,)), ("b", (2,), (5,))):
+        done, truncated = np.isin(obs, ends), np.isin(obs, limits)
+        np.savez(tmp_path / f"{name}.npz", **columns, done=done, truncated=truncated)  # type: ignore[arg-type]
     found = {name: inspect_source(str(tmp_path / name)).findings for name in ("a.npz", "*.npz")}
     kinds = {name: [finding.kind for finding in findings] for name, findings in found.items()}
     assert "truncated_terminals" in kinds["a.npz"]

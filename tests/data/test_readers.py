@@ -228,7 +228,7 @@ def test_files_of_a_glob_are_joined_in_order_and_an_episode_ends_with_each(tmp_p
 @pytest.mark.parametrize(("name", "word"), [("weights", "weights="), ("weight (kg)", "'weight (kg)='")])
 def test_files_of_different_columns_are_not_joined(tmp_path, counted, name, word):
     np.savez(tmp_path / "a.npz", **counted([1, 2], dones=(1,)))
-    np.savez(tmp_path / "b.npz", **counted([1, 2], dones=(1,)), **{name: [1, 2]})
+    np.savez(tmp_path / "b.npz", **{**counted([1, 2], dones=(1,)), name: [1, 2]})
     remedy = re.escape(f"load these files separately, or use --columns {word} to")
     with pytest.raises(ValueError, match=rf"b\.npz has the columns .*'{re.escape(name)}'.* {remedy}"):
         load_transition_dataset(tmp_path / "*.npz")
