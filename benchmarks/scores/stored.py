@@ -14,7 +14,7 @@ from scores import references
 from scores.rows import FAMILIES, Peer, Row, family_of
 
 # Options of `--set` that do not change what is learned.
-HARMLESS = ("eval_interval", "eval_episodes", "checkpoint_interval", "compile")
+HARMLESS = ("eval_interval", "eval_episodes", "checkpoint_interval", "compile", "env_workers")
 
 
 def stored_rows(results: Path) -> list[Row]:
