@@ -97,3 +97,5 @@ def test_observations_with_a_dict_in_second_place_are_no_pair_of_reset(new_agent
     assert batch.predict(({"a": 1}, {"a": 2})).shape == (2,)
     single = new_agent("ppo", spec_of(spaces.Tuple([spaces.Discrete(3), part])))
     assert single.predict((1, {"a": 2})).shape == ()
+    with pytest.raises(ValueError, match=r"part 1 must be a dict of a, got \['b'\]"):
+        single.predict((1, {"b": 2}))

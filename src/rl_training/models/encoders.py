@@ -36,7 +36,8 @@ def with_fast_strides(images: Tensor) -> Tensor:
     """Stores [rows, channels, height, width] with the channels innermost on a CPU, where this speeds up gradients."""
     if images.device.type != "cpu":
         return images
-    return images.movedim(1, -1).contiguous().movedim(-1, 1)  # vmap does not take `memory_format`
+    # vmap does not take the memory format of channels. A copy is made even of one channel, for the same layout of all.
+    return images.movedim(1, -1).clone(memory_format=torch.contiguous_format).movedim(-1, 1)
 
 
 class PixelLayerNorm(nn.Module):

@@ -128,8 +128,7 @@ def complete_transitions(
     rows = len(columns["obs"])
     flags = {name: columns.pop(name, np.zeros(rows, bool)) for name in ("dones", "truncated")}
     dones, truncated = (read_flags(names.get(name, name), column, source, order) for name, column in flags.items())
-    warnings = (*labels.warnings, *truncated_terminals(dones, truncated, names))
-    labels = labels._replace(warnings=warnings, has_limits=bool((truncated & ~dones).any()))
+    labels = _with_limits(labels, dones, truncated, names)
     episodes = columns.pop("episodes", None)
     trajectories = None if spec is None else columns.pop(STORED, None)
     if episodes is not None:
@@ -156,6 +155,11 @@ def complete_transitions(
     positions = order if not len(lost) else kept if order is None else order[kept]
     trajectories = None if trajectories is None else trajectories[kept]
     return StoredColumns(complete, dict(names), rows, spec, labels, left_out, positions, trajectories)
+
+
+def _with_limits(labels: Labels, dones: Array, truncated: Array, names: Mapping[str, str]) -> Labels:
+    warnings = (*labels.warnings, *truncated_terminals(dones, truncated, names))
+    return labels._replace(warnings=warnings, has_limits=bool((truncated & ~dones).any()))
 
 
 def _ambiguous_ends(source: object, ends: str) -> str:

@@ -34,6 +34,8 @@ def is_pair_of_reset(values: Any, space: "Description | None") -> bool:
         return False
     if space is not None and space["type"] == "Tuple" and len(space["subspaces"]) == 2:
         space = space["subspaces"][1]  # this may be a single observation
+        if space["type"] == "Dict" and not (isinstance(values[0], tuple) and len(values[0]) == 2):
+            return False
     if space is None or space["type"] != "Dict":
         return True
     return not values[1].keys() & space["subspaces"].keys()
