@@ -42,7 +42,7 @@ played without exploration and with fixed seeds.
 | MuJoCo v4, locomotion data, PPO on Hopper, Walker2d and Breakout, GAIL on CartPole-v1, Dreamer on Pong | 10 |
 | Dreamer on Boxing, Breakout and Pendulum | 20 |
 | Dreamer on SignedSide | 40 |
-| Rainbow on Pong | 5 |
+| Rainbow on Pong | 5, from 52x52 images 3 |
 | CQL on hopper-medium beside CORL's | 100 |
 
 On Atari, Dreamer samples its actions, as in the published scores. On locomotion data, the score is D4RL's normalized
